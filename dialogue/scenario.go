@@ -1,0 +1,98 @@
+package dialogue
+
+// Role is one of the two sides of a service dialogue.
+type Role int
+
+const (
+	Agent Role = iota // the service agent: the policy that is trained
+	User              // the role-play model, or whoever sits in its place
+)
+
+func (r Role) String() string {
+	if r == Agent {
+		return "agent"
+	}
+	return "user"
+}
+
+// Dimension is one axis of the user's hidden state, for example cooperation with levels 0..4.
+type Dimension struct {
+	Name   string   `json:"name"`             // "cooperation"; the protocol's tags are derived from it
+	Levels int      `json:"levels"`           // number of levels: values are 0..Levels-1
+	Labels []string `json:"labels,omitempty"` // words for the levels, low to high; empty: the number itself
+}
+
+// Behaviour is one entry of the behaviour library.
+type Behaviour struct {
+	ID       string `json:"id"`       // stable name, unique in the scenario ("cost.hidden-fees")
+	Category string `json:"category"` // one of the library's categories
+	Text     string `json:"text"`     // how the role prompt states it
+	// Contradicts lists the states it cannot go with: dimension name -> levels. A state is contradicted if any of its
+	// dimensions has a listed level.
+	Contradicts map[string][]int `json:"contradicts,omitempty"`
+}
+
+// Stage is one step of the standard operating procedure.
+type Stage struct {
+	ID   int    `json:"id"`
+	Name string `json:"name"`
+	Goal string `json:"goal"`
+}
+
+// Mode says who writes the tags.
+type Mode string
+
+const (
+	Free   Mode = "free"   // the model writes the tags itself
+	Guided Mode = "guided" // tag text is forced, values are sampled under a mask
+)
+
+// Scenario is everything that makes a service scene, as data, in one language.
+type Scenario struct {
+	Name       string      `json:"name"`     // "outbound"
+	Language   string      `json:"language"` // "en", "zh"
+	MaxTurns   int         `json:"max_turns"`
+	Dimensions []Dimension `json:"dimensions"`
+	Stages     []Stage     `json:"stages"`
+	Behaviours []Behaviour `json:"behaviours"`
+	Agent      Side        `json:"agent"`
+	User       Side        `json:"user"`
+}
+
+// Side is what one role is told and how it must answer.
+type Side struct {
+	// Prompt is the system prompt. The agent's is the same in every dialogue. The user's ends with {profile}, so that
+	// all dialogues share the tokens before it.
+	Prompt string `json:"prompt"`
+	// ProfileText is the template of {profile}: {state} and {behaviours} are filled in (user only).
+	ProfileText string   `json:"profile_text,omitempty"`
+	Protocol    Protocol `json:"protocol"`
+}
+
+// States is the number of initial states of the grid, the product of all levels.
+func (s *Scenario) States() int {
+	n := 1
+	for _, d := range s.Dimensions {
+		n *= d.Levels
+	}
+	return n
+}
+
+// StateIndex is the row-major index of a state in the grid.
+func (s *Scenario) StateIndex(st State) int {
+	i := 0
+	for k, d := range s.Dimensions {
+		i = i*d.Levels + st[k]
+	}
+	return i
+}
+
+// StateAt is the inverse of StateIndex.
+func (s *Scenario) StateAt(i int) State {
+	st := make(State, len(s.Dimensions))
+	for k := len(s.Dimensions) - 1; k >= 0; k-- {
+		st[k] = i % s.Dimensions[k].Levels
+		i /= s.Dimensions[k].Levels
+	}
+	return st
+}

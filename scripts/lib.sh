@@ -1,0 +1,92 @@
+# Shared by the set-up scripts: one clear line per failure, logs out of the way, steps that happen whole or not at all.
+# Source it: . "$(dirname "$0")/lib.sh"
+set -euo pipefail
+export LC_ALL=C
+
+ROOT=${SEAD_ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+TP=${SEAD_THIRD_PARTY:-$ROOT/third_party}   # where fetched things go
+MANIFESTS=${SEAD_MANIFESTS:-$ROOT/third_party}
+LOGS=${SEAD_LOGS:-$ROOT/build/log}
+STEP=${STEP:-setup}
+WORK=
+
+say() { printf '%s: %s\n' "$STEP" "$*"; }
+
+# die MESSAGE: the one line that a person reads.
+die() { printf '%s: error: %s\n' "$STEP" "$*" >&2; exit 1; }
+
+# on_exit removes what a failed or interrupted step left, so that the next call starts clean.
+on_exit() {
+	local rc=$?
+	if [[ -n $WORK ]]; then rm -rf "$WORK"; fi
+	return $rc
+}
+trap on_exit EXIT
+trap 'printf "%s: interrupted; run it again to continue\n" "$STEP" >&2; exit 130' INT
+trap 'printf "%s: terminated; run it again to continue\n" "$STEP" >&2; exit 143' TERM
+
+# work_dir makes $WORK, a folder on the same disk as the results, so that publishing is a rename. What a killed
+# run (SIGKILL, power) left behind is removed; the lock held by locked() makes that safe.
+work_dir() {
+	mkdir -p "$TP" 2>/dev/null || die "cannot create $TP: is the disk full or read-only?"
+	rm -rf "$TP/.work-$STEP"
+	WORK=$TP/.work-$STEP
+	mkdir "$WORK" 2>/dev/null || die "cannot create $WORK: is the disk full or read-only?"
+}
+
+# locked: one run of a step at a time; a second waits for the first and then finds its stamp.
+locked() {
+	mkdir -p "$TP" 2>/dev/null || die "cannot create $TP: is the disk full or read-only?"
+	exec 9>"$TP/.lock-$STEP" || die "cannot write in $TP: is the disk full or read-only?"
+	if ! flock -n 9; then
+		say "another run is at work; waiting for it"
+		flock 9
+	fi
+}
+
+# reason LOG: the cause of a failed command in a few words, from what it printed.
+reason() {
+	local log=$1
+	if grep -qiE 'no space left on device|disk quota exceeded|ENOSPC|Errno 28' "$log"; then
+		echo "the disk is full (free some space and run it again)"
+	elif grep -qiE 'DO NOT MATCH THE HASHES|hashes are required|wrong hash|checksum mismatch|Hash Sum mismatch|failed to verify the checksum' "$log"; then
+		echo "wrong hash: the file is not the one that was pinned"
+	elif grep -qiE 'No matching distribution|Unable to locate package|was not found|404 +Not Found' "$log"; then
+		echo "the registry does not have the pinned version"
+	elif grep -qiE 'IncompleteRead|Connection broken|connection reset|timed? ?out|Temporary failure|could not resolve|Could not connect|NewConnectionError|Network is unreachable|Failed to fetch|spurious network error|dial tcp' "$log"; then
+		echo "the download failed (network); run it again to continue"
+	elif grep -qiE 'BadZipFile|not a zip|truncated|bad CRC|unexpected end|corrupt' "$log"; then
+		echo "the download is broken; run it again to fetch it anew"
+	else
+		# the last line that says something, shortened
+		echo "$(grep -vE '^\s*$' "$log" | tail -n 1 | cut -c1-200)"
+	fi
+}
+
+# try WHAT LOGNAME COMMAND…: runs it with its output in a log; on failure says why in one line.
+try() {
+	local what=$1 log=$LOGS/$2.log rc=0
+	shift 2
+	mkdir -p "$LOGS" 2>/dev/null || die "cannot create $LOGS: is the disk full or read-only?"
+	"$@" >"$log" 2>&1 </dev/null || rc=$?
+	[[ $rc -eq 0 ]] && return 0
+	[[ $rc -eq 130 || $rc -eq 143 ]] && exit "$rc"
+	die "$what: $(reason "$log") [${log#"$ROOT"/}]"
+}
+
+# need_disk MIB WHAT: stops before a download that cannot fit.
+need_disk() {
+	local free
+	free=$(df -Pk "$TP" | awk 'NR==2 {print int($4/1024)}')
+	(( free >= $1 )) || die "$2 needs $1 MiB of free disk, $TP has $free MiB"
+}
+
+# key FILE…: names the content of a step's inputs; a stamp holding it means the step is done.
+key() { cat "$@" | sha256sum | cut -c1-32; }
+
+done_already() { [[ -f $1 && $(cat "$1" 2>/dev/null) == "$2" ]]; }
+
+# put_stamp FILE KEY: the last act of a step, by rename.
+put_stamp() {
+	printf '%s\n' "$2" >"$1.new" 2>/dev/null && mv "$1.new" "$1" || die "cannot write $1: is the disk full?"
+}

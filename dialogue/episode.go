@@ -39,9 +39,8 @@ type Message struct {
 	// Values holds the parsed fields by tag; nil if the message was malformed.
 	Values map[string]string
 	// Fault classifies a malformed message; empty: well-formed.
-	Fault Fault
-	// FreeForm: the message is well-formed without any help (guided mode reports the free-mode format rate).
-	Closed bool // some text reached its token limit and was closed by force
+	Fault  Fault
+	Closed bool // guided mode: some text reached its token limit and was closed by force
 }
 
 // Trace is what one role's model saw and sampled, token by token: what was sampled is what is trained.

@@ -17,26 +17,26 @@ func (r Role) String() string {
 
 // Dimension is one axis of the user's hidden state, for example cooperation with levels 0..4.
 type Dimension struct {
-	Name   string   `json:"name"`             // "cooperation"; the protocol's tags are derived from it
-	Levels int      `json:"levels"`           // number of levels: values are 0..Levels-1
-	Labels []string `json:"labels,omitempty"` // words for the levels, low to high; empty: the number itself
+	Name   string   `json:"name" toml:"name"`               // "cooperation"; fields refer to it as "state:cooperation"
+	Levels int      `json:"levels" toml:"levels"`           // number of levels: values are 0..Levels-1
+	Labels []string `json:"labels,omitempty" toml:"labels"` // words for the levels, low to high; empty: the number itself
 }
 
 // Behaviour is one entry of the behaviour library.
 type Behaviour struct {
-	ID       string `json:"id"`       // stable name, unique in the scenario ("cost.hidden-fees")
-	Category string `json:"category"` // one of the library's categories
-	Text     string `json:"text"`     // how the role prompt states it
+	ID       string `json:"id" toml:"id"`             // stable name, unique in the scenario ("cost.hidden-fees")
+	Category string `json:"category" toml:"category"` // one of the library's categories
+	Text     string `json:"text" toml:"text"`         // how the role prompt states it
 	// Contradicts lists the states it cannot go with: dimension name -> levels. A state is contradicted if any of its
 	// dimensions has a listed level.
-	Contradicts map[string][]int `json:"contradicts,omitempty"`
+	Contradicts map[string][]int `json:"contradicts,omitempty" toml:"contradicts"`
 }
 
 // Stage is one step of the standard operating procedure.
 type Stage struct {
-	ID   int    `json:"id"`
-	Name string `json:"name"`
-	Goal string `json:"goal"`
+	ID   int    `json:"id" toml:"id"`
+	Name string `json:"name" toml:"name"`
+	Goal string `json:"goal" toml:"goal"`
 }
 
 // Mode says who writes the tags.
@@ -49,24 +49,28 @@ const (
 
 // Scenario is everything that makes a service scene, as data, in one language.
 type Scenario struct {
-	Name       string      `json:"name"`     // "outbound"
-	Language   string      `json:"language"` // "en", "zh"
-	MaxTurns   int         `json:"max_turns"`
-	Dimensions []Dimension `json:"dimensions"`
-	Stages     []Stage     `json:"stages"`
-	Behaviours []Behaviour `json:"behaviours"`
-	Agent      Side        `json:"agent"`
-	User       Side        `json:"user"`
+	Name       string      `json:"name" toml:"name"`         // "outbound"
+	Language   string      `json:"language" toml:"language"` // "en", "zh"
+	MaxTurns   int         `json:"max_turns" toml:"max_turns"`
+	Dimensions []Dimension `json:"dimensions" toml:"dimensions"`
+	Stages     []Stage     `json:"stages" toml:"stages"`
+	Behaviours []Behaviour `json:"behaviours" toml:"behaviours"`
+	Agent      Side        `json:"agent" toml:"agent"`
+	User       Side        `json:"user" toml:"user"`
 }
 
 // Side is what one role is told and how it must answer.
 type Side struct {
 	// Prompt is the system prompt. The agent's is the same in every dialogue. The user's ends with {profile}, so that
 	// all dialogues share the tokens before it.
-	Prompt string `json:"prompt"`
-	// ProfileText is the template of {profile}: {state} and {behaviours} are filled in (user only).
-	ProfileText string   `json:"profile_text,omitempty"`
-	Protocol    Protocol `json:"protocol"`
+	Prompt string `json:"prompt" toml:"prompt"`
+	// ProfileText is the template of {profile} (user only). It names {behaviours} once and the state either as {state}
+	// ("cooperation 3 (willing), emotion 1 (irritated), …") or dimension by dimension: {cooperation} is the level,
+	// {cooperation.label} its word.
+	ProfileText string `json:"profile_text,omitempty" toml:"profile_text"`
+	// Join stands between two behaviours in {behaviours}; empty: ", ".
+	Join     string   `json:"join,omitempty" toml:"join"`
+	Protocol Protocol `json:"protocol" toml:"protocol"`
 }
 
 // States is the number of initial states of the grid, the product of all levels.

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Makes build/venv-interop: the peers (torch, transformers, TRL, PEFT) that tests compare with and goldens come from.
+# About 5 GB. Nothing of the program itself needs it.
+STEP=interop-venv
+. "$(dirname "$0")/lib.sh"
+TP=$ROOT/build # the disk that matters here
+
+venv=$ROOT/build/venv-interop
+manifest=$MANIFESTS/interop.txt
+python=
+for p in python3 python3.12 python3.11 python3.13; do
+	if "$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then
+		python=$p
+		break
+	fi
+done
+[[ -n $python ]] || die "needs python3 3.11 to 3.14 with venv (transformers does): sudo apt-get install python3 python3-venv"
+want=$(key "$manifest" "$0" <("$python" --version))
+done_already "$venv/.stamp" "$want" && exit 0
+locked
+done_already "$venv/.stamp" "$want" && exit 0
+need_disk 9000 "the venv of the peers"
+rm -rf "$venv"
+say "installing torch, transformers, TRL and PEFT (3 GB to fetch, 6 GB on disk, once)"
+try "making a venv" interop-venv "$python" -m venv "$venv"
+try "pip install of ${manifest##*/}" interop-pip "$venv/bin/pip" install --disable-pip-version-check --no-input \
+	--progress-bar off --require-hashes --only-binary=:all: --no-compile -r "$manifest"
+try "importing the peers" interop-import "$venv/bin/python" -c 'import torch, transformers, trl, peft, gguf, pytest'
+put_stamp "$venv/.stamp" "$want"
+say "done: build/venv-interop ($(du -sm "$venv" | cut -f1) MiB)"

@@ -35,7 +35,7 @@ func (e End) Excluded() bool {
 // Message is one side's turn as it was written, tags and all.
 type Message struct {
 	Role    Role
-	Content string
+	Content string // cleaned, see Clean
 	// Values holds the parsed fields by tag; nil if the message was malformed.
 	Values map[string]string
 	// Fault classifies a malformed message; empty: well-formed.
@@ -64,6 +64,7 @@ type Episode struct {
 	Turns    int // one turn = agent + user
 	// ChatbotStatus is the agent's last status, FinalStatus the outcome (1 agreed, -1 refused or gave up, 0 neither).
 	ChatbotStatus, FinalStatus int
+	Seed                       uint64 // from which the dialogue's random streams were derived
 	Err                        string // for EndInfrastructure: what happened
 	Agent, User                Trace
 }

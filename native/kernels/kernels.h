@@ -1,0 +1,38 @@
+// The table of fused CPU kernels. kernels/isa.cpp is compiled once per instruction set; kernels() picks the best one the
+// processor has, once. Kernels work on a range of rows and know nothing of threads: the callers in functions.cpp split
+// the rows. Every row is computed alone and in a fixed order, so no result depends on how many rows there are.
+#pragma once
+#include <cstdint>
+
+namespace sead {
+
+constexpr int kBlock = 32;  // tokens of one block of the paged cache
+
+struct Kernels {
+  const char* name;
+  // y = x * rsqrt(mean(x²) + eps) * w; x, y [rows, c]; rstd [rows] is kept for the backward
+  void (*rms_norm)(const float* x, const float* w, float* y, float* rstd, int64_t rows, int64_t c, float eps);
+  // dx [rows, c]; dw [c] is added to
+  void (*rms_norm_backward)(const float* dy, const float* x, const float* w, const float* rstd, float* dx, float* dw,
+                            int64_t rows, int64_t c);
+  // rotate pairs (i, i + d/2) of every head; x, y [rows, h, d] with the given row strides; sign -1 rotates back
+  void (*rope)(const float* x, int64_t x_stride, const float* cos, const float* sin, const int64_t* pos, float* y,
+               int64_t rows, int64_t h, int64_t d, float sign);
+  // y = silu(gate) * up; gate_up [rows, 2f]
+  void (*swiglu)(const float* gate_up, float* y, int64_t rows, int64_t f);
+  void (*swiglu_backward)(const float* dy, const float* gate_up, float* dgate_up, int64_t rows, int64_t f);
+  // attention of one row's g query heads over one key/value head of the paged cache.
+  // q, out [g, d]; keys [blocks, k, d, B]; values [blocks, k, B, d]; table: the row's blocks; length: keys to see
+  void (*cache_attention)(const float* q, const float* keys, const float* values, const int32_t* table, int64_t kv_heads,
+                          int64_t head, int64_t g, int64_t d, int64_t length, float scale, float* out);
+  // stats[4] of one row of logits, see seadnative.h; bits: allowed ids (null: all) of the whole vocabulary
+  void (*logit_stats)(const float* logits, int64_t v, int64_t offset, float t, const uint64_t* bits, int32_t target,
+                      double* stats);
+  void (*logit_grad)(float* logits, int64_t v, int64_t offset, float t, const uint64_t* bits, int32_t target, double lse,
+                     double entropy, double dlp, double dent);
+};
+
+extern const Kernels kernels_generic, kernels_avx2, kernels_avx512;
+const Kernels& kernels();
+
+}  // namespace sead

@@ -1,0 +1,76 @@
+package torch
+
+/*
+#include "seadnative.h"
+*/
+import "C"
+
+import "unsafe"
+
+// BlockSize is the number of tokens of one block of the paged KV cache.
+const BlockSize = 32
+
+// RMSNorm is x·rsqrt(mean(x²) + eps)·w over the last dimension; x [n, c], w [c]. Differentiable.
+func RMSNorm(x, w *Tensor, eps float64) *Tensor {
+	var h C.sn_tensor
+	check("rms_norm", C.sn_rms_norm(x.h, w.h, C.double(eps), &h), x, w)
+	return own(h)
+}
+
+// Rope rotates the pairs (i, i+d/2) of every head of x [n, h, d] by the angles of its row's position: cos and sin
+// [positions, d/2], pos [n] int64. Differentiable in x.
+func Rope(x, cos, sin, pos *Tensor) *Tensor {
+	var h C.sn_tensor
+	check("rope", C.sn_rope(x.h, cos.h, sin.h, pos.h, &h), x, cos, pos)
+	return own(h)
+}
+
+// SwiGLU is silu(gate)·up of gateUp [n, 2f], gate first. Differentiable.
+func SwiGLU(gateUp *Tensor) *Tensor {
+	var h C.sn_tensor
+	check("swiglu", C.sn_swiglu(gateUp.h, &h), gateUp)
+	return own(h)
+}
+
+// PackedAttention is causal attention within each of several sequences laid one after another. q [n, h, d], k and v
+// [n, k, d]; cu holds the sequences' offsets, from 0 to n. Differentiable.
+func PackedAttention(q, k, v *Tensor, cu []int64, scale float64) *Tensor {
+	var h C.sn_tensor
+	p, n := dims(cu)
+	check("packed_attention", C.sn_packed_attention(q.h, k.h, v.h, p, n-1, C.double(scale), &h), q, k, v)
+	return own(h)
+}
+
+// Rows says where the rows of a packed batch stand in a paged cache: row i is position Pos[i] of sequence Seq[i], whose
+// blocks are Table[Seq[i]*Width:].
+type Rows struct {
+	Table []int32 // [sequences, Width], block numbers
+	Width int
+	Seq   []int32 // [n]
+	Pos   []int32 // [n]
+}
+
+func (r *Rows) args() (*C.int32_t, C.int, *C.int32_t, *C.int32_t) {
+	p := func(s []int32) *C.int32_t { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(s))) }
+	return p(r.Table), C.int(r.Width), p(r.Seq), p(r.Pos)
+}
+
+// CacheAppend writes k and v [n, heads, d] at their rows' places; keys [blocks, heads, d, BlockSize], values [blocks,
+// heads, BlockSize, d].
+func CacheAppend(keys, values, k, v *Tensor, rows *Rows) {
+	t, w, s, p := rows.args()
+	check("cache_append", C.sn_cache_append(keys.h, values.h, k.h, v.h, t, w, s, p), keys, k)
+}
+
+// CacheAttention lets every row of q [n, h, d] see its sequence's positions up to its own.
+func CacheAttention(q, keys, values *Tensor, rows *Rows, scale float64) *Tensor {
+	var h C.sn_tensor
+	t, w, s, p := rows.args()
+	check("cache_attention", C.sn_cache_attention(q.h, keys.h, values.h, t, w, s, p, C.double(scale), &h), q, keys)
+	return own(h)
+}
+
+// CacheCopyBlock copies one block, for a sequence that grows on from a shared, half-full one.
+func CacheCopyBlock(keys, values *Tensor, from, to int32) {
+	check("cache_copy_block", C.sn_cache_copy_block(keys.h, values.h, C.int32_t(from), C.int32_t(to)), keys)
+}

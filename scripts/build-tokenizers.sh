@@ -11,7 +11,7 @@ module=$(awk '$1 == "module" {print $2}' "$manifest")
 tiktoken=$(awk '$1 == "tiktoken-rs" {print $2}' "$manifest")
 version=$(awk -v m="$module" '$1 == m {print $2}' "$ROOT/go.mod")
 [[ -n $version ]] || die "go.mod names no version of $module"
-want=$(key "$manifest" "$lock" "$0" <(echo "$version"))
+want=$(key "$manifest" "$lock" <(echo layout 1 "$version"))
 done_already "$stamp" "$want" && exit 0
 locked
 done_already "$stamp" "$want" && exit 0

@@ -11,23 +11,13 @@ SITE=$TP/site
 CPU_LIBS=(torch/lib/libtorch_cpu.so torch/lib/libc10.so torch/lib/libgomp.so.1)
 CUDA_LIBS=(torch/lib/libtorch_cuda.so torch/lib/libc10_cuda.so)
 
-# Wheels of this processor and C library only, whatever the local Python is. Older pips do not expand one
-# manylinux tag to the ones below it, so they are spelled out.
-pip_download() {
-	local platforms=() v
-	for v in 28 27 26 25 24 17; do platforms+=(--platform "manylinux_2_${v}_x86_64"); done
-	python3 -m pip download --disable-pip-version-check --no-input --progress-bar off --no-deps --only-binary=:all: \
-		--implementation cp --python-version 3.12 --abi cp312 --abi abi3 --abi none \
-		"${platforms[@]}" --platform manylinux2014_x86_64 --require-hashes -d "$WORK/wheels" -r "$1"
-}
-
 stamp=$SITE/.stamp-$PART
 case $PART in
 cpu) manifests=("$MANIFESTS/libtorch.txt") ;;
 cuda) manifests=("$MANIFESTS/libtorch.txt" "$MANIFESTS/cuda.txt") ;;
 *) die "unknown part $PART (cpu or cuda)" ;;
 esac
-want=$(key "${manifests[@]}" "$0" "$(dirname "$0")/unwheel.py")
+want=$(key "${manifests[@]}" <(echo layout 1))
 done_already "$stamp" "$want" && exit 0
 locked
 done_already "$stamp" "$want" && exit 0
@@ -37,7 +27,7 @@ need_disk 1700 "fetching libtorch"
 work_dir
 say "fetching $(grep -hoE '^[a-z0-9-]+==[0-9.]+' "${manifests[@]}" | tr '\n' ' ')(530 MB, once)"
 for m in "${manifests[@]}"; do
-	try "pip download of ${m##*/}" "$STEP-fetch" pip_download "$m"
+	try "pip download of ${m##*/}" "$STEP-fetch" pip_wheels "$m" "$WORK/wheels"
 done
 say "unpacking"
 w=$WORK/wheels s=$WORK/site

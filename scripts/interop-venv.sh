@@ -15,7 +15,7 @@ for p in python3 python3.12 python3.11 python3.13; do
 	fi
 done
 [[ -n $python ]] || die "needs python3 3.11 to 3.14 with venv (transformers does): sudo apt-get install python3 python3-venv"
-want=$(key "$manifest" "$0" <("$python" --version))
+want=$(key "$manifest" <(echo layout 1; "$python" --version))
 done_already "$venv/.stamp" "$want" && exit 0
 locked
 done_already "$venv/.stamp" "$want" && exit 0

@@ -81,7 +81,8 @@ need_disk() {
 	(( free >= $1 )) || die "$2 needs $1 MiB of free disk, $TP has $free MiB"
 }
 
-# key FILE…: names the content of a step's inputs; a stamp holding it means the step is done.
+# key FILE…: names a step's inputs (manifests, and the number of the layout that the script makes; raise it when that
+# changes); a stamp holding it means the step is done.
 key() { cat "$@" | sha256sum | cut -c1-32; }
 
 done_already() { [[ -f $1 && $(cat "$1" 2>/dev/null) == "$2" ]]; }
@@ -89,4 +90,14 @@ done_already() { [[ -f $1 && $(cat "$1" 2>/dev/null) == "$2" ]]; }
 # put_stamp FILE KEY: the last act of a step, by rename.
 put_stamp() {
 	printf '%s\n' "$2" >"$1.new" 2>/dev/null && mv "$1.new" "$1" || die "cannot write $1: is the disk full?"
+}
+
+# pip_wheels MANIFEST FOLDER: the manifest's wheels for this kind of machine, each checked against its hash, whatever
+# the local Python is. Older pips do not expand one manylinux tag to the ones below it, so they are spelled out.
+pip_wheels() {
+	local platforms=() v
+	for v in 28 27 26 25 24 17; do platforms+=(--platform "manylinux_2_${v}_x86_64"); done
+	python3 -m pip download --disable-pip-version-check --no-input --progress-bar off --no-deps --only-binary=:all: \
+		--implementation cp --python-version 3.12 --abi cp312 --abi abi3 --abi none \
+		"${platforms[@]}" --platform manylinux2014_x86_64 --require-hashes -d "$2" -r "$1"
 }

@@ -23,6 +23,12 @@ const (
 	EndCancelled      End = "cancelled"       // stopped by the caller: excluded
 )
 
+// Ends lists every end, for tables and counters.
+var Ends = []End{
+	EndAgreed, EndHungUp, EndGaveUp, EndTurnLimit, EndContextLimit, EndAgentMalformed, EndUserMalformed,
+	EndUserContext, EndInfrastructure, EndCancelled,
+}
+
 // Excluded reports whether a dialogue that ended so says nothing about the agent.
 func (e End) Excluded() bool {
 	switch e {

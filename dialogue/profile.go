@@ -45,9 +45,9 @@ func (s *Scenario) NewProfile(st State, behaviours []string) Profile {
 // ProfileID is the name that a profile's content gives it: 12 hex digits of a hash over scenario, language, state and
 // sorted behaviours. Equal profiles have equal ids in every run, machine and version.
 func ProfileID(p Profile) string {
-	content, err := json.Marshal([]any{
-		p.Scenario, p.Language, append([]int{}, p.State...), slices.Sorted(slices.Values(p.Behaviours)),
-	})
+	behaviours := append([]string{}, p.Behaviours...) // never nil: nil and empty are the same profile
+	slices.Sort(behaviours)
+	content, err := json.Marshal([]any{p.Scenario, p.Language, append([]int{}, p.State...), behaviours})
 	if err != nil {
 		panic(err) // strings and ints always marshal
 	}

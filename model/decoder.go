@@ -1,0 +1,238 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"seadtrain/torch"
+)
+
+// Model is a decoder-only transformer of the Qwen2, Qwen3 or Llama family. The same code runs training, scoring and
+// generation: they differ in the Attention that is passed in. Methods run inside torch.Do.
+type Model struct {
+	Config *Config
+	DType  torch.DType
+	Device torch.Device
+
+	tp                *torch.Comm
+	embed, norm, head *Leaf
+	blocks            []*block // attention, MLP, attention, MLP, …
+	cos, sin          *torch.Tensor
+	scale             float64 // 1/√d
+}
+
+// Options say how a model is held.
+type Options struct {
+	DType  torch.DType  // of the weights in memory
+	Device torch.Device // CPU by default
+	TP     *torch.Comm  // nil: one rank
+	// MaxPositions bounds the rotary table; 0: the config's whole context.
+	MaxPositions int
+}
+
+// Attention mixes the tokens of a packed batch: q [n, h, d], k and v [n, k, d], rotated; the result is [n, h, d].
+type Attention interface {
+	Attend(layer int, q, k, v *torch.Tensor, scale float64) *torch.Tensor
+}
+
+// Packed is causal attention within sequences laid one after another: training and full forward.
+type Packed struct {
+	Cu []int64 // offsets of the sequences, from 0 to n
+}
+
+func (p Packed) Attend(_ int, q, k, v *torch.Tensor, scale float64) *torch.Tensor {
+	return torch.PackedAttention(q, k, v, p.Cu, scale)
+}
+
+// newModel declares the weights and builds the rotary table; memory for the weights comes from the caller.
+func newModel(c *Config, o Options) (*Model, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if o.TP == nil {
+		o.TP = torch.Solo()
+	}
+	if err := c.CheckTP(o.TP.Size()); err != nil {
+		return nil, err
+	}
+	m := &Model{Config: c.Clone(), DType: o.DType, Device: o.Device, tp: o.TP, scale: 1 / math.Sqrt(float64(c.HeadDim))}
+	m.layout()
+	m.rotary(o.MaxPositions)
+	return m, nil
+}
+
+// rotary fills cos and sin [positions, d/2] in fp32, products rounded to fp32 first, as Hugging Face does.
+func (m *Model) rotary(positions int) {
+	inv, scaling := m.Config.RopeInvFreq()
+	if limit := m.Config.MaxContext(); positions <= 0 || positions > limit {
+		positions = limit
+	}
+	half := len(inv)
+	if m.Device == torch.Meta {
+		m.cos = torch.Empty(torch.F32, torch.Meta, int64(positions), int64(half)).Keep()
+		m.sin = torch.Empty(torch.F32, torch.Meta, int64(positions), int64(half)).Keep()
+		return
+	}
+	cos, sin := make([]float32, positions*half), make([]float32, positions*half)
+	for p := range positions {
+		for i, f := range inv {
+			s, c := math.Sincos(float64(float32(p) * f))
+			cos[p*half+i], sin[p*half+i] = float32(c)*scaling, float32(s)*scaling
+		}
+	}
+	table := func(v []float32) *torch.Tensor {
+		return torch.Of(v, int64(positions), int64(half)).To(torch.F32, m.Device).Keep()
+	}
+	m.cos, m.sin = table(cos), table(sin)
+}
+
+// TP is the tensor-parallel group the weights are split over.
+func (m *Model) TP() *torch.Comm { return m.tp }
+
+// MaxPositions is the number of positions the rotary table holds.
+func (m *Model) MaxPositions() int { return int(m.cos.Dim(0)) }
+
+// Blocks is the number of half layers: attention and MLP of each layer.
+func (m *Model) Blocks() int { return len(m.blocks) }
+
+// BlockLeaves lists the weights of one half layer, in the order in which the trainer asks for their gradients.
+func (m *Model) BlockLeaves(i int) []*Leaf { return m.blocks[i].leaves() }
+
+// EmbedLeaf, NormLeaf and HeadLeaf are the weights outside the layers; a tied head is the embedding itself.
+func (m *Model) EmbedLeaf() *Leaf { return m.embed }
+func (m *Model) NormLeaf() *Leaf  { return m.norm }
+func (m *Model) HeadLeaf() *Leaf  { return m.head }
+
+// VocabOffset is the first vocabulary id of this rank's rows of embedding and head.
+func (m *Model) VocabOffset() int64 { return int64(m.tp.Rank()) * m.embed.Tensor.Dim(0) }
+
+// Embed looks tokens up: ids [n] int64 → [n, c]. Ids of other ranks' rows give zeros here, and the sum over ranks the
+// whole.
+func (m *Model) Embed(ids *torch.Tensor) *torch.Tensor {
+	if m.tp.Size() == 1 {
+		return m.embed.Tensor.Detach().IndexSelect(0, ids)
+	}
+	local, mask := m.localIDs(ids)
+	x := m.embed.Tensor.Detach().IndexSelect(0, local).Mul(mask)
+	return m.tp.AllReduceInPlace(x)
+}
+
+// localIDs gives row numbers of this rank's slice (0 for ids of others) and a mask [n, 1] of the own ones.
+func (m *Model) localIDs(ids *torch.Tensor) (local, mask *torch.Tensor) {
+	rows := float64(m.embed.Tensor.Dim(0))
+	l := ids.AddScalar(-float64(m.VocabOffset()))
+	clamped := l.ClampMin(0).ClampMax(rows - 1)
+	return clamped, l.Eq(clamped).To(m.DType, m.Device).Reshape(-1, 1)
+}
+
+// EmbedBackward adds the embedding's gradient for dx [n, c] into grad [rows, c].
+func (m *Model) EmbedBackward(ids, dx, grad *torch.Tensor) {
+	if m.tp.Size() > 1 {
+		var mask *torch.Tensor
+		ids, mask = m.localIDs(ids)
+		dx = dx.Mul(mask.To(dx.DType(), dx.Device()))
+	}
+	grad.IndexAddInPlace(0, ids, dx.To(grad.DType(), grad.Device()))
+}
+
+// Block computes half a layer without its residual: x [n, c] → this rank's summand [n, c]; the caller adds Reduce of it
+// to x. pos [n] int64.
+func (m *Model) Block(i int, x, pos *torch.Tensor, att Attention) *torch.Tensor {
+	b := m.blocks[i]
+	y := torch.RMSNorm(x, b.norm.Tensor, m.Config.RMSNormEps)
+	y = torch.Linear(y, b.in.Tensor, tensor(b.inBias))
+	if b.mlp {
+		y = torch.SwiGLU(y)
+	} else {
+		y = m.attend(b, y, pos, att)
+	}
+	bias := b.outBias
+	if bias != nil && bias.OneRank && m.tp.Rank() != 0 {
+		bias = nil
+	}
+	return torch.Linear(y, b.out.Tensor, tensor(bias))
+}
+
+// attend splits qkv [n, (h+2k)·d] into heads, rotates, mixes and joins the heads again.
+func (m *Model) attend(b *block, qkv, pos *torch.Tensor, att Attention) *torch.Tensor {
+	heads := qkv.Reshape(-1, b.heads+2*b.kvHeads, b.headWidth)
+	q, k, v := heads.Narrow(1, 0, b.heads), heads.Narrow(1, b.heads, b.kvHeads), heads.Narrow(1, b.heads+b.kvHeads, b.kvHeads)
+	if b.qNorm != nil {
+		q = torch.RMSNorm(q, b.qNorm.Tensor, m.Config.RMSNormEps)
+		k = torch.RMSNorm(k, b.kNorm.Tensor, m.Config.RMSNormEps)
+	}
+	q, k = torch.Rope(q, m.cos, m.sin, pos), torch.Rope(k, m.cos, m.sin, pos)
+	return att.Attend(b.layer, q, k, v, m.scale).Reshape(-1, b.heads*b.headWidth)
+}
+
+// Reduce sums a block's output over the ranks and adds it to the residual stream.
+func (m *Model) Reduce(x, partial *torch.Tensor) *torch.Tensor {
+	return x.Add(m.tp.AllReduceInPlace(partial))
+}
+
+// FinalNorm is the norm before the head.
+func (m *Model) FinalNorm(x *torch.Tensor) *torch.Tensor {
+	return torch.RMSNorm(x, m.norm.Tensor, m.Config.RMSNormEps)
+}
+
+// Hidden runs the whole stack: tokens and their positions [n] → [n, c], ready for the head. What a layer leaves behind
+// is freed before the next one.
+func (m *Model) Hidden(ids, pos []int32, att Attention) *torch.Tensor {
+	return torch.Scoped(func() *torch.Tensor {
+		id, p := m.Index(ids), m.Index(pos)
+		x := m.Embed(id)
+		for i := range m.blocks {
+			x = torch.Scoped(func() *torch.Tensor { return m.Reduce(x, m.Block(i, x, p, att)) })
+		}
+		return m.FinalNorm(x)
+	})
+}
+
+// LocalLogits gives the columns of this rank: h [n, c] → [n, v].
+func (m *Model) LocalLogits(h *torch.Tensor) *torch.Tensor {
+	return torch.Linear(h, m.head.Tensor, nil)
+}
+
+// Logits gives all columns on every rank, in fp32: h [n, c] → [n, vocabulary].
+func (m *Model) Logits(h *torch.Tensor) *torch.Tensor {
+	l := m.LocalLogits(h).To(torch.F32, m.Device)
+	if m.tp.Size() == 1 {
+		return l
+	}
+	all := m.tp.AllGather(l) // [ranks, n, v] → [n, ranks·v]
+	return all.Transpose(0, 1).Reshape(h.Dim(0), int64(m.Config.VocabSize))
+}
+
+// Index makes an int64 tensor of token ids or positions on the model's device.
+func (m *Model) Index(v []int32) *torch.Tensor {
+	if m.Device == torch.Meta {
+		return torch.Empty(torch.I64, torch.Meta, int64(len(v)))
+	}
+	return torch.Of(v).To(torch.I64, m.Device)
+}
+
+// CheckIDs names the first token that the model does not have.
+func (m *Model) CheckIDs(ids []int32) error {
+	for i, id := range ids {
+		if id < 0 || int(id) >= m.Config.VocabSize {
+			return fmt.Errorf("token %d is id %d: the model has %d", i, id, m.Config.VocabSize)
+		}
+	}
+	return nil
+}
+
+func tensor(l *Leaf) *torch.Tensor {
+	if l == nil {
+		return nil
+	}
+	return l.Tensor
+}
+
+// Close frees the weights.
+func (m *Model) Close() {
+	for _, l := range m.Leaves() {
+		l.Tensor.Free()
+	}
+	m.cos.Free()
+	m.sin.Free()
+}

@@ -143,6 +143,9 @@ func unmarshalEpisode(line []byte) (Episode, error) {
 	}
 	if r.Profile != nil {
 		ep.Profile = *r.Profile
+		if ep.Profile.ID == "" { // written by other hands; statistics group by it
+			ep.Profile.ID = ProfileID(ep.Profile)
+		}
 	}
 	for i, e := range r.History {
 		m := Message{Role: Agent, Content: e.Content, Closed: slices.Contains(r.Closed, i)}

@@ -1,0 +1,10 @@
+// Package train turns samples into weight updates: GRPO on dialogues and supervised fine-tuning, over one engine.
+//
+// The backward is layer by layer and owned here: each half layer of the decoder is run once with gradient recording (or
+// twice, with recomputation), and asked for its gradients when its turn comes. The head works in chunks of rows, so no
+// [tokens, vocabulary] buffer exists; what a loss has to say is a coefficient per trained token for its log-prob and its
+// entropy (see Coefficients), so losses are plain functions of numbers.
+//
+// Every loss is normalised by counts over the whole optimizer step, so gradients do not depend on how samples are packed
+// into micro-batches or spread over ranks.
+package train

@@ -16,6 +16,10 @@ func TestProfileID(t *testing.T) {
 	if !reflect.DeepEqual(p.Behaviours, []string{"cost.who-pays", "rules.why-me"}) {
 		t.Errorf("behaviours not sorted: %v", p.Behaviours)
 	}
+	p.Behaviours[0], p.Behaviours[1] = p.Behaviours[1], p.Behaviours[0]
+	if id := ProfileID(p); id != p.ID {
+		t.Errorf("the order of behaviours changes the id to %s", id)
+	}
 	// ["outbound","zh",[],[]]: a profile without state has an id too, and nil and empty are one
 	zh := &Scenario{Name: "outbound", Language: "zh"}
 	if a, b := zh.NewProfile(nil, nil), zh.NewProfile(State{}, []string{}); a.ID != "81dfe8af03db" || a.ID != b.ID {

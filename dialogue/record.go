@@ -85,7 +85,7 @@ func MarshalEpisode(ep *Episode, opts WriteOptions) ([]byte, error) {
 		History: make([]entry, len(ep.Messages)), ChatbotStatus: number{value: ep.ChatbotStatus},
 		FinalStatus: number{value: ep.FinalStatus}, TotalTurns: number{value: ep.Turns},
 		ID: ep.ID, Group: ep.Group, Member: ep.Member, End: ep.End, Reward: ep.Reward, Excluded: ep.End.Excluded(),
-		Error: Clean(ep.Err), Seed: ep.Seed,
+		Error: ep.Err, Seed: ep.Seed,
 	}
 	if ep.Profile.ID != "" {
 		r.Profile = &ep.Profile

@@ -104,7 +104,8 @@ func TestRecordIsThePublishedOne(t *testing.T) {
 func TestReadPublished(t *testing.T) {
 	const file = "\ufeff" + `{"ground_truth_history": [{"role": "assistant", "content": "<response>Hi\n</response> <stage>0</stage>"},` +
 		` {"role": "user", "content": "<user_reply>Yes</user_reply><user_status>1</user_status>"}],` +
-		` "chatbot_status": "1", "final_status": 1.0, "total_turns": 1, "extra": {"kept": "out"}}` + "\r\n\n" +
+		` "chatbot_status": "1", "final_status": 1.0, "total_turns": 1, "extra": {"kept": "out"},` +
+		` "profile": {"scenario": "outbound", "language": "zh", "behaviours": [], "state": []}}` + "\r\n\n" +
 		`{"ground_truth_history": [], "chatbot_status": null, "final_status": -1, "total_turns": 0}`
 	var got []Episode
 	for ep, err := range Episodes(strings.NewReader(file), "f") {
@@ -114,11 +115,12 @@ func TestReadPublished(t *testing.T) {
 		got = append(got, ep)
 	}
 	want := []Episode{
-		{Reward: 1, Turns: 1, ChatbotStatus: 1, FinalStatus: 1, Messages: []Message{
-			{Role: Agent, Content: "<response>Hi\n</response> <stage>0</stage>", Values: map[string]string{"response": "Hi", "stage": "0"}},
-			{Role: User, Content: "<user_reply>Yes</user_reply><user_status>1</user_status>",
-				Values: map[string]string{"user_reply": "Yes", "user_status": "1"}},
-		}},
+		{Reward: 1, Turns: 1, ChatbotStatus: 1, FinalStatus: 1,
+			Profile: Profile{ID: "81dfe8af03db", Scenario: "outbound", Language: "zh", State: State{}, Behaviours: []string{}}, Messages: []Message{
+				{Role: Agent, Content: "<response>Hi\n</response> <stage>0</stage>", Values: map[string]string{"response": "Hi", "stage": "0"}},
+				{Role: User, Content: "<user_reply>Yes</user_reply><user_status>1</user_status>",
+					Values: map[string]string{"user_reply": "Yes", "user_status": "1"}},
+			}},
 		{FinalStatus: -1},
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -25,6 +25,9 @@ func TestEveryScenario(t *testing.T) {
 	}
 	for _, ref := range List() {
 		scn := load(t, ref.Name, ref.Language)
+		if scn.Name != ref.Name || scn.Language != ref.Language {
+			t.Errorf("%s says that it is %s/%s", ref, scn.Name, scn.Language)
+		}
 		for i := range scn.States() {
 			st := scn.StateAt(i)
 			fit := scn.ConsistentBehaviours(st)

@@ -52,14 +52,7 @@ func Load(name, language string) (*dialogue.Scenario, error) {
 		}
 		return nil, fmt.Errorf("no scenario %s/%s: there are %s", name, language, strings.Join(have, ", "))
 	}
-	scn, err := parse("scenarios/"+file, data)
-	if err == nil && (scn.Name != name || scn.Language != language) {
-		err = fmt.Errorf("scenarios/%s: says it is %s/%s", file, scn.Name, scn.Language)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return scn, nil
+	return parse("scenarios/"+file, data)
 }
 
 // LoadFile reads a scenario of the user's own from a file in the same form.

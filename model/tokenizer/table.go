@@ -1,9 +1,6 @@
 package tokenizer
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -30,20 +27,17 @@ type file struct {
 		LStrip     bool   `json:"lstrip"`
 		RStrip     bool   `json:"rstrip"`
 		Special    bool   `json:"special"`
-	} `json:"added_tokens"`
-	Decoder *component `json:"decoder"`
-	Model   struct {
+	}
+	Decoder, Normalizer, PreTokenizer *component
+
+	Model struct {
 		Type         string           `json:"type"`
+		Dropout      float64          `json:"dropout"`
 		Prefix       string           `json:"continuing_subword_prefix"`
 		Suffix       string           `json:"end_of_word_suffix"`
 		ByteFallback bool             `json:"byte_fallback"`
 		Vocab        map[string]int64 `json:"vocab"`
-	} `json:"model"`
-}
-
-type component struct {
-	Type     string      `json:"type"`
-	Decoders []component `json:"decoders"`
+	}
 }
 
 // byteOf maps the printable characters that byte-level BPE writes bytes as, back to the bytes. Printable Latin-1 stands
@@ -62,18 +56,8 @@ var byteOf, runeOf = func() (map[rune]byte, [256]rune) {
 	return back, forth
 }()
 
-// parse checks the text of a tokenizer.json and builds the table.
-func parse(data []byte) (*table, error) {
-	if err := refuseNUL(data); err != nil {
-		return nil, err
-	}
-	var f file
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	if err := f.check(); err != nil {
-		return nil, err
-	}
+// table collects the tokens and checks their ids.
+func (f *file) table() (*table, error) {
 	last := int64(-1)
 	for s, id := range f.Model.Vocab {
 		if id < 0 || id > maxID {
@@ -98,36 +82,7 @@ func parse(data []byte) (*table, error) {
 		_, ok := f.Model.Vocab[string(runeOf[b])]
 		t.missing[b] = !ok
 	}
-	return t, t.add(&f)
-}
-
-// check refuses what is not byte-level BPE.
-func (f *file) check() error {
-	m := &f.Model
-	switch {
-	case m.Type != "" && m.Type != "BPE":
-		return fmt.Errorf("model.type is %q: only byte-level BPE is supported", m.Type)
-	case len(m.Vocab) == 0:
-		return errors.New("model.vocab is missing or empty")
-	case m.Prefix != "" || m.Suffix != "":
-		// Besides not being byte-level: a prefix longer than a merge's right half aborts the process in the library.
-		return errors.New("model.continuing_subword_prefix or end_of_word_suffix is set: only byte-level BPE is supported")
-	case m.ByteFallback:
-		return errors.New("model.byte_fallback is true (a SentencePiece vocabulary): only byte-level BPE is supported")
-	case !f.Decoder.byteLevel():
-		return errors.New("decoder is not ByteLevel: only byte-level BPE is supported")
-	}
-	return nil
-}
-
-func (c *component) byteLevel() bool {
-	if c == nil {
-		return false
-	}
-	if c.Type == "Sequence" && len(c.Decoders) == 1 {
-		return c.Decoders[0].byteLevel()
-	}
-	return c.Type == "ByteLevel"
+	return t, t.add(f)
 }
 
 // add takes in the added tokens. They may be in the vocabulary too, but then under the same id: the library would
@@ -175,22 +130,4 @@ func tokenBytes(s string) []byte {
 		b = append(b, c)
 	}
 	return b
-}
-
-// refuseNUL rejects a NUL in any string of the JSON, raw or as \u0000: no byte-level vocabulary needs one, and the
-// library puts offending text into a C string for its error message, which aborts the process if there is a NUL in it.
-func refuseNUL(data []byte) error {
-	const msg = "a NUL character in the file: not a valid tokenizer.json"
-	for i := 0; i < len(data); i++ {
-		switch data[i] {
-		case 0:
-			return errors.New(msg)
-		case '\\':
-			if bytes.HasPrefix(data[i+1:], []byte("u0000")) {
-				return errors.New(msg)
-			}
-			i++ // whatever is escaped, also a backslash
-		}
-	}
-	return nil
 }

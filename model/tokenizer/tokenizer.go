@@ -51,7 +51,7 @@ func Load(dir string) (*Tokenizer, error) {
 
 // Parse makes a tokenizer from the text of a tokenizer.json alone; it has no EOS, BOS and Pad.
 func Parse(data []byte) (*Tokenizer, error) {
-	table, err := parse(data)
+	table, text, err := prepare(data)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func Parse(data []byte) (*Tokenizer, error) {
 		return nil, errors.New(`the vocabulary can write neither U+FFFD nor "?"`)
 	}
 	// With this option special tokens in a text stay plain text; EncodeRaw finds them itself.
-	if t.lib, err = hf.FromBytes(data, hf.WithEncodeSpecialTokens()); err != nil {
+	if t.lib, err = hf.FromBytes(text, hf.WithEncodeSpecialTokens()); err != nil {
 		return nil, err
 	}
 	if err := t.check(); err != nil {
@@ -101,6 +101,12 @@ func (t *Tokenizer) check() error {
 		if err := compare(int32(id)); err != nil {
 			return err
 		}
+	}
+	// A pre-tokenizer that removes or adds characters shows here.
+	probe := t.clean("Say:  hello,\n\tworld! 123 <x>你好 ")
+	ids, err := t.encode(nil, probe)
+	if got := t.Decode(ids, false); err != nil || got != probe {
+		return fmt.Errorf("the text %q comes back as %q (%v): the pre_tokenizer loses or adds characters", probe, got, err)
 	}
 	return nil
 }

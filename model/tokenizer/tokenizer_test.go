@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,6 +90,15 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// Truncation and padding that a training script left in the file do not touch our texts.
+func TestTruncationIsIgnored(t *testing.T) {
+	j := small()
+	j["truncation"] = map[string]any{"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
+	if ids, err := load(t, j).Encode("abcdef"); err != nil || len(ids) != 6 {
+		t.Errorf("%v %v", ids, err)
+	}
+}
+
 func TestEncodeCapsLength(t *testing.T) {
 	tok := load(t, small())
 	if ids, err := tok.Encode(strings.Repeat("a", MaxTextBytes)); err != nil || len(ids) != MaxTextBytes {
@@ -172,6 +182,14 @@ func TestParseRefuses(t *testing.T) {
 		{"WordPiece", set(func(_, m map[string]any) { m["type"] = "WordPiece" }), `"WordPiece"`},
 		{"no vocabulary", set(func(_, m map[string]any) { delete(m, "vocab") }), "model.vocab"},
 		{"SentencePiece", set(func(_, m map[string]any) { m["byte_fallback"] = true }), "byte_fallback"},
+		{"not UTF-8", bytes.Replace(marshal(small()), []byte("trim_of"), []byte("trim\x8fof"), 1), "not valid UTF-8"},
+		{"dropout", set(func(_, m map[string]any) { m["dropout"] = 0.1 }), "model.dropout is 0.1"},
+		{"lower case", set(func(j, _ map[string]any) { j["normalizer"] = map[string]any{"type": "Lowercase"} }), "normalizer"},
+		{"Metaspace", set(func(j, _ map[string]any) { j["pre_tokenizer"] = map[string]any{"type": "Metaspace"} }), "pre_tokenizer"},
+		{"prefix space", set(func(j, _ map[string]any) { j["pre_tokenizer"].(map[string]any)["add_prefix_space"] = true }), "loses or adds characters"},
+		{"nested sequence", set(func(j, _ map[string]any) {
+			j["decoder"] = map[string]any{"type": "Sequence", "decoders": []any{map[string]any{"type": "Sequence", "decoders": []any{map[string]any{"type": "ByteLevel"}}}}}
+		}), "decoder is not ByteLevel"},
 		{"decoder", set(func(j, _ map[string]any) { j["decoder"] = nil }), "decoder is not ByteLevel"},
 		{"negative id", set(func(_, m map[string]any) { m["vocab"].(map[string]int)["he"] = -1 }), "id -1"},
 		{"absurd id", set(func(_, m map[string]any) { m["vocab"].(map[string]int)["he"] = 1 << 40 }), "id 1099511627776"},

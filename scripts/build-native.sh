@@ -22,13 +22,13 @@ log=$LOGS/$KIND.log
 mkdir -p "$LOGS" 2>/dev/null || die "cannot create $LOGS: is the disk full or read-only?"
 if ! cmake "${args[@]}" >"$log" 2>&1; then
 	line=$(awk '/^CMake Error/ {on = 1; next} on && NF {sub(/^ +/, ""); printf "%s%s", sep, $0; sep = " "; next} on && sep {exit}' "$log")
-	die "cmake: ${line:-$(reason "$log")} [${log#"$ROOT"/}]"
+	die "cmake: ${line:-$(reason "$(cat "$log")")} [${log#"$ROOT"/}]"
 fi
 start=$SECONDS
 # One line when there is work; silence when there is none.
 build() { cmake --build "$dir" 2>&1 | tee "$log" | awk -v line="$STEP: building $what" '/(Building|Linking)/ && !said {print line; fflush(); said = 1}'; }
 if ! build; then
 	grep -E 'error|Error|undefined reference' -A 4 "$log" | head -n 60 >&2 || true
-	die "building $what failed: $(grep -m 1 -E 'No space left|error:' "$log" || reason "$log") [${log#"$ROOT"/}]"
+	die "building $what failed: $(grep -m 1 -E 'No space left|error:' "$log" || reason "$(cat "$log")") [${log#"$ROOT"/}]"
 fi
 if grep -q Linking "$log"; then say "built build/$KIND in $((SECONDS - start)) s"; fi

@@ -20,14 +20,15 @@ work_dir
 
 # The Go module proxy serves the source, go.sum guards its content.
 say "fetching $module $version"
-mkdir -p "$LOGS"
 try "go mod download $module" tokenizers-go bash -c 'cd "$1" && go mod download -json "$2" >"$3"' _ "$ROOT" "$module" "$WORK/module.json"
-dir=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["Dir"])' "$WORK/module.json")
-try "copying the module's source" tokenizers-copy cp -r "$dir" "$WORK/src"
-chmod -R u+w "$WORK/src"
 src=$WORK/src
-sed -i "s|^tiktoken-rs = .*|tiktoken-rs = \"=$tiktoken\"|" "$src/crates/tokenizers/Cargo.toml"
-cp "$lock" "$src/Cargo.lock"
+prepare() {
+	local dir
+	dir=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["Dir"])' "$WORK/module.json") || return
+	cp -r "$dir" "$src" && chmod -R u+w "$src" && cp "$lock" "$src/Cargo.lock" &&
+		sed -i "s|^tiktoken-rs = .*|tiktoken-rs = \"=$tiktoken\"|" "$src/crates/tokenizers/Cargo.toml"
+}
+try "copying the module's source" tokenizers-copy prepare
 
 # The target folder outlives an interrupted build (its name carries the inputs), so that the next call continues.
 target=$TP/.cargo-target/$want
@@ -37,9 +38,8 @@ cargo_build() { (cd "$src" && CARGO_TARGET_DIR=$target cargo "$@" --locked -p to
 try "cargo build of the tokenizer library" tokenizers-cargo cargo_build build --release
 mkdir "$WORK/out"
 try "stripping the library" tokenizers-strip strip --strip-debug -o "$WORK/out/libtokenizers.a" "$target/release/libtokenizers_ffi.a"
-cp "$src/LICENSE" "$WORK/out/LICENSE"
-rm -rf "$out"
-mv "$WORK/out" "$out"
+try "copying the library's licence" tokenizers-copy cp "$src/LICENSE" "$WORK/out/LICENSE"
+publish "the tokenizer library" "$WORK/out" "$out"
 put_stamp "$stamp" "$want"
 rm -rf "$TP/.cargo-target"
 say "done: ${out#"$ROOT"/}/libtokenizers.a ($(du -sm "$out" | cut -f1) MiB)"

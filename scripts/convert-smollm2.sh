@@ -11,7 +11,6 @@ done_already "$out/.stamp" "$want" && exit 0
 need_disk 700 "converting SmolLM2"
 work_dir
 try "seadtrain convert" smollm2-convert "$ROOT/bin/seadtrain" convert "$gguf" "$WORK/hf"
-rm -rf "$out"
-mv "$WORK/hf" "$out"
+publish "the model" "$WORK/hf" "$out"
 put_stamp "$out/.stamp" "$want"
 say "done: ${out#"$ROOT"/}"

@@ -18,7 +18,7 @@ done_already "$stamp" "$want" && exit 0
 
 work_dir
 deb=$WORK/deb
-mkdir -p "$deb" "$WORK/lists/partial" "$WORK/cache/archives/partial"
+mkdir -p "$deb" "$WORK/lists/partial" "$WORK/cache/archives/partial" 2>/dev/null || die "cannot create $WORK: is the disk full?"
 
 # Package lists in a private folder: the system's may be empty or old, and writing there would need root.
 private=(-o "Dir::State::Lists=$WORK/lists" -o "Dir::Cache=$WORK/cache" -o "Dir::State::Status=/var/lib/dpkg/status"
@@ -35,11 +35,10 @@ file=$(find "$deb" -name '*.deb' | head -n 1)
 got=$(sha256sum "$file" | cut -d' ' -f1)
 [[ $got == "$sha" ]] || die "$pkg: wrong hash: the file is not the one that was pinned ($got, ${manifest#"$ROOT"/} has $sha)"
 try "unpacking $pkg" gloo-unpack dpkg-deb -x "$file" "$WORK/root"
-mkdir -p "$WORK/out"
+[[ -f $WORK/root/usr/include/gloo/context.h ]] || die "$pkg holds no gloo/context.h"
+mkdir "$WORK/out"
 mv "$WORK/root/usr/include" "$WORK/out/include"
 mv "$WORK/root/usr/share/doc/$pkg/copyright" "$WORK/out/copyright"
-[[ -f $WORK/out/include/gloo/context.h ]] || die "$pkg holds no gloo/context.h"
-rm -rf "$TP/gloo"
-mv "$WORK/out" "$TP/gloo"
+publish "the gloo headers" "$WORK/out" "$TP/gloo"
 put_stamp "$stamp" "$want"
 say "done: ${TP#"$ROOT"/}/gloo"

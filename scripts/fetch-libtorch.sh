@@ -37,14 +37,13 @@ cpu)
 		"$w"/torch-*.whl "${CPU_LIBS[@]}" 'torch/include/*' 'torch-*.dist-info/licenses/*' 'torch-*.dist-info/METADATA' -- \
 		"$w"/nvidia_cuda_runtime-*.whl 'nvidia/cu13/lib/libcudart.so.13' 'nvidia/cu13/include/*' 'nvidia_cuda_runtime-*.dist-info/*' -- \
 		"$w"/nvidia_cuda_cupti-*.whl 'nvidia/cu13/lib/libcupti.so.13' 'nvidia_cuda_cupti-*.dist-info/*'
-	rm -rf "$SITE"
-	mv "$s" "$SITE"
+	publish libtorch "$s" "$SITE"
 	;;
 cuda)
 	[[ -f $SITE/.stamp-cpu ]] || die "the CPU part is missing; run make setup first"
 	try "unpacking the wheels" "$STEP-unpack" python3 "$(dirname "$0")/unwheel.py" "$s" \
 		"$w"/torch-*.whl "${CUDA_LIBS[@]}" -- "$w"/nvidia_cuda_crt-*.whl 'nvidia/cu13/include/*'
-	cp -rlf "$s/." "$SITE/"
+	try "putting the CUDA part in place" "$STEP-publish" cp -rlf "$s/." "$SITE/"
 	;;
 esac
 put_stamp "$stamp" "$want"

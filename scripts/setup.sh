@@ -5,7 +5,7 @@ STEP=setup
 . "$(dirname "$0")/lib.sh"
 here=$(dirname "$0")
 
-"$here/check-tools.sh"
+"$here/check-tools.sh" || exit
 steps=(build-tokenizers.sh)
 if [[ -n ${LIBTORCH:-} ]]; then
 	for f in include/ATen/ATen.h lib/libtorch_cpu.so lib/libc10.so; do

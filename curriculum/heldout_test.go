@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"seadtrain/scenarios"
 )
 
 func TestHeldOut(t *testing.T) {
@@ -56,5 +58,49 @@ func TestHeldOut(t *testing.T) {
 	few, err := HeldOut(world(2), 360, 1) // three combinations in all: some state must repeat its profile
 	if err != nil || len(few) != 360 {
 		t.Errorf("%d profiles of a tiny library, error %v", len(few), err)
+	}
+}
+
+// Every scenario that ships has full pools and a held-out set of two profiles per state, the same in every language.
+func TestShippedScenarios(t *testing.T) {
+	sets := map[string][]string{} // by scenario name: states and behaviours
+	for _, ref := range scenarios.List() {
+		s, err := scenarios.Load(ref.Name, ref.Language)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := New(Default(), s, 1)
+		if err != nil {
+			t.Errorf("%v: %v", ref, err)
+			continue
+		}
+		least := 200
+		for _, pool := range c.pools {
+			least = min(least, len(pool))
+		}
+		if least < 20 {
+			t.Errorf("%v: a state has only %d combinations", ref, least)
+		}
+		set, err := HeldOut(s, 2*s.States(), 1)
+		if err != nil {
+			t.Errorf("%v: %v", ref, err)
+		}
+		ids := map[string]bool{}
+		var content []string
+		for _, p := range set {
+			if err := s.CheckProfile(p); err != nil {
+				t.Errorf("%v: %v", ref, err)
+			}
+			ids[p.ID] = true
+			content = append(content, p.State.String()+" "+strings.Join(p.Behaviours, " "))
+		}
+		if len(ids) != len(set) {
+			t.Errorf("%v: %d different profiles of %d", ref, len(ids), len(set))
+		}
+		if other := sets[ref.Name]; other != nil && !reflect.DeepEqual(other, content) {
+			t.Errorf("%v: another held-out set than in the other language", ref)
+		}
+		sets[ref.Name] = content
+		t.Logf("%v: at least %d combinations per state", ref, least)
 	}
 }

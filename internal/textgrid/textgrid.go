@@ -32,11 +32,11 @@ func Render(s *dialogue.Scenario, cell func(state int) string) string {
 		}
 		rows = append(rows, row)
 	}
-	return Columns(rows)
+	return Columns(rows, 0)
 }
 
-// Columns aligns rows of cells to the right, two spaces apart.
-func Columns(rows [][]string) string {
+// Columns aligns rows of cells, two spaces apart: the first columns to the left, the others to the right.
+func Columns(rows [][]string, left int) string {
 	var width []int
 	for _, row := range rows {
 		for i, text := range row {
@@ -52,8 +52,12 @@ func Columns(rows [][]string) string {
 			if i > 0 {
 				b.WriteString("  ")
 			}
-			b.WriteString(strings.Repeat(" ", width[i]-utf8.RuneCountInString(text)))
-			b.WriteString(text)
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(text))
+			if i < left {
+				b.WriteString(text + pad)
+			} else {
+				b.WriteString(pad + text)
+			}
 		}
 		b.WriteByte('\n')
 	}

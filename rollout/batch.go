@@ -1,0 +1,129 @@
+package rollout
+
+import (
+	"fmt"
+	"math"
+
+	"seadtrain/torch"
+)
+
+// batch is one packed forward of some weights. Its buffers are used again in every step.
+type batch struct {
+	seqs    []*Sequence // [sequences]
+	grants  []int       // [sequences] rows of each
+	pending []int       // [sequences] scratch of plan
+	ids     []int32     // [n] tokens
+	rows    torch.Rows  // [n] where they stand in the cache
+	last    []int32     // [m] rows whose logits are needed, filled up to the padding
+	drawing []*Sequence // [m without padding] whose they are
+	draws   []torch.Draw
+	drawn   []torch.Drawn
+	bad     []error // per draw; nil: all are well
+}
+
+// prepare fills the batch of the next step: at most limit rows of these sequences.
+func (w *Weights) prepare(seqs []*Sequence, limit int) {
+	b := &w.batch
+	b.seqs, b.pending = append(b.seqs[:0], seqs...), b.pending[:0]
+	for _, s := range seqs {
+		b.pending = append(b.pending, s.pending())
+	}
+	b.grants = plan(b.grants, b.pending, limit)
+	b.ids, b.last, b.drawing, b.draws, b.drawn, b.bad = b.ids[:0], b.last[:0], b.drawing[:0], b.draws[:0], nil, nil
+	r := &b.rows
+	r.Seq, r.Pos, r.Table, r.Width = r.Seq[:0], r.Pos[:0], r.Table[:0], 1
+	for i, s := range seqs {
+		if b.grants[i] > 0 {
+			s.grow(b.grants[i])
+		}
+		r.Width = max(r.Width, len(s.blocks))
+	}
+	for i, s := range seqs {
+		b.table(s.blocks)
+		for k := range b.grants[i] {
+			b.ids = append(b.ids, s.Trace.Tokens[s.cached+k])
+			r.Seq, r.Pos = append(r.Seq, int32(i)), append(r.Pos, int32(s.cached+k))
+		}
+		if s.con != nil && b.grants[i] == s.pending() {
+			b.last = append(b.last, int32(len(b.ids)-1))
+			b.drawing = append(b.drawing, s)
+			b.draws = append(b.draws, s.options.Sampling.draw(s.set, s.options.Rand.Float64()))
+		}
+	}
+	w.padRows()
+}
+
+// table adds a sequence's row to the block table.
+func (b *batch) table(blocks []int32) {
+	b.rows.Table = append(b.rows.Table, blocks...)
+	for range b.rows.Width - len(blocks) {
+		b.rows.Table = append(b.rows.Table, -1)
+	}
+}
+
+// padRows fills forward and head up to the rows from which a row's bits no longer depend on their number. Padding stands
+// in a block of its own.
+func (w *Weights) padRows() {
+	b, r := &w.batch, &w.batch.rows
+	if len(b.ids) == 0 || len(b.ids) >= w.pad && len(b.last) >= w.pad {
+		return
+	}
+	seq := int32(len(b.seqs))
+	b.table([]int32{w.scratch})
+	for len(b.ids) < w.pad {
+		b.ids, r.Seq, r.Pos = append(b.ids, 0), append(r.Seq, seq), append(r.Pos, int32(len(b.ids)%torch.BlockSize))
+	}
+	for len(b.last) > 0 && len(b.last) < w.pad {
+		b.last = append(b.last, b.last[0])
+	}
+}
+
+// forward runs the batch. On the engine thread.
+func (w *Weights) forward(sets *torch.Sets) {
+	b := &w.batch
+	for _, c := range w.copies {
+		w.cache.CopyBlock(c[0], c[1])
+	}
+	w.copies = w.copies[:0]
+	if len(b.ids) == 0 {
+		return
+	}
+	h := w.Model.Hidden(b.ids, b.rows.Pos, w.cache.View(&b.rows))
+	if len(b.draws) == 0 {
+		return
+	}
+	logits := w.Model.Logits(h.IndexSelect(0, torch.Of(b.last))).Narrow(0, 0, int64(len(b.draws)))
+	// Under tensor parallelism every rank has the same gathered logits and streams, so all draw the same.
+	if err := torch.Do(func() { b.drawn = torch.Sample(logits, b.draws, sets) }); err != nil {
+		b.isolate(logits, sets, err)
+	}
+}
+
+// isolate finds the rows that cannot be sampled from, and samples the others.
+func (b *batch) isolate(logits *torch.Tensor, sets *torch.Sets, cause error) {
+	n := len(b.draws)
+	t := torch.Targets{IDs: make([]int32, n), Set: make([]int32, n), Temperature: make([]float32, n)}
+	for i, d := range b.draws {
+		t.Set[i], t.Temperature[i] = d.Set, max(d.Temperature, 1e-6)
+	}
+	b.bad, b.drawn = make([]error, n), make([]torch.Drawn, n)
+	var rows []int32
+	var draws []torch.Draw
+	for i, s := range torch.LogitStats(logits, 0, t, sets) {
+		if finite(s.Max) && finite(s.Sum) && s.Max > -1e29 {
+			rows, draws = append(rows, int32(i)), append(draws, b.draws[i])
+		} else {
+			b.bad[i] = fmt.Errorf("%w (largest %v, allowed set %d)", ErrBadLogits, s.Max, b.draws[i].Set)
+		}
+	}
+	if len(rows) == n {
+		panic(cause) // no row is to blame
+	}
+	if len(rows) > 0 {
+		for k, d := range torch.Sample(logits.IndexSelect(0, torch.Of(rows)), draws, sets) {
+			b.drawn[rows[k]] = d
+		}
+	}
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

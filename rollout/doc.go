@@ -1,0 +1,30 @@
+// Package rollout makes dialogues: tokens in, tokens out.
+//
+// # Engine
+//
+// Engine knows tokens only. A Sequence names its weights, sampling, random stream and limit; it keeps its keys and values
+// in the paged cache of its weights for as long as it lives. Tokens are only ever appended: given ones by Append, sampled
+// and forced ones by Generate under a Constraint. Step runs one packed forward per weights: decode rows first, then as
+// many prefill rows as fit. Which rows run is a function of token counts alone, never of time.
+//
+// A sequence is admitted when the blocks of its whole limit can be promised, so a started dialogue never waits for memory;
+// they are taken one by one as it grows and are given back at once when it closes. A common prompt is computed once
+// (Engine.Prefix): its full blocks are shared by count, its last, half-full one is copied by whoever goes on from it.
+//
+// # Policy
+//
+// π(token) = softmax(logits / T) over the allowed set at its position; the trace holds T and the id of the set of every
+// token (set 0: the whole vocabulary), so that the trainer computes the same. Top-p, top-k and min-p only limit what is
+// drawn; the mass they keep is counted. A token that is the only one allowed is appended, not sampled, and not in the loss.
+//
+// # Batch invariance
+//
+// Rows of an fp32 matrix product do not depend on their number from some count on (below it another kernel runs). With
+// Config.BatchInvariant that count is found by a probe, and smaller forwards are padded to it: then a dialogue's tokens
+// and log-probs are the same, bit for bit, whatever runs beside it.
+//
+// # Driver
+//
+// Roller plays dialogues of two roles on an engine: the agent speaks first, only the reply field crosses, the referee of
+// package dialogue decides how it goes on. The user is the frozen model, or a dialogue.UserSource.
+package rollout

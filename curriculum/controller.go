@@ -19,7 +19,6 @@ type Outcome struct {
 type Controller struct {
 	cfg   Config
 	scn   *dialogue.Scenario
-	seed  uint64
 	prior []float64       // share of each state before anything is known
 	pools [][]combination // by state; nil outside the support
 
@@ -52,7 +51,7 @@ func New(cfg Config, s *dialogue.Scenario, seed uint64) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, scn: s, seed: seed, prior: prior, pools: make([][]combination, len(prior)),
+		cfg: cfg, scn: s, prior: prior, pools: make([][]combination, len(prior)),
 		rng: rand.NewPCG(seed, 1<<32), evidence: newEvidence(s), probs: prior, bands: make([]Band, len(prior)),
 		used: map[int][]int{},
 	}

@@ -78,7 +78,7 @@ func TestShippedScenarios(t *testing.T) {
 		for _, pool := range c.pools {
 			least = min(least, len(pool))
 		}
-		if least < 20 {
+		if least < 10 {
 			t.Errorf("%v: a state has only %d combinations", ref, least)
 		}
 		set, err := HeldOut(s, 2*s.States(), 1)

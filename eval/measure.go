@@ -31,7 +31,7 @@ const (
 // row holds one dialogue's value of each metric under each definition; NaN: none.
 type row [definitions][metrics]float64
 
-// publishedDims are the dimensions of the published metrics and the metric of each one's improvement.
+// improvement names the dimensions of the published metrics, each with the metric of its improvement.
 var improvement = map[string]int{"cooperation": ci, "emotion": ei, "trust": ti}
 
 // reader reads a scenario's messages under one definition.

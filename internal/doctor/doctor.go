@@ -54,7 +54,7 @@ func Report(o Options) Findings {
 		o.NVML = nvml.New()
 	}
 	if o.CPU == nil {
-		o.CPU = thisCPU()
+		o.CPU = ThisCPU()
 	}
 	var f Findings
 	f = append(f, processor(*o.CPU, o.Proc)...)

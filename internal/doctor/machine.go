@@ -30,7 +30,8 @@ type CPU struct {
 	AMXInt8    bool
 }
 
-func thisCPU() *CPU {
+// ThisCPU asks the processor that this runs on.
+func ThisCPU() *CPU {
 	x := cpu.X86
 	return &CPU{
 		Cores: runtime.NumCPU(), AVX2: x.HasAVX2, FMA: x.HasFMA,

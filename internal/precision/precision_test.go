@@ -1,0 +1,34 @@
+package precision
+
+import (
+	"strings"
+	"testing"
+
+	"seadtrain/internal/doctor"
+	"seadtrain/torch"
+)
+
+func TestChoose(t *testing.T) {
+	plain, amx, avx := &doctor.CPU{AVX2: true}, &doctor.CPU{AMXBF16: true}, &doctor.CPU{AVX512BF16: true}
+	for _, c := range []struct {
+		name   string
+		cpu    *doctor.CPU
+		want   torch.DType
+		reason string
+	}{
+		{"auto", plain, torch.F32, "no bf16"},
+		{"auto", amx, torch.BF16, "matrix instructions"},
+		{"auto", avx, torch.BF16, "matrix instructions"},
+		{"fp32", amx, torch.F32, "asked for"},
+		{"bf16", plain, torch.BF16, "fp32 would be faster"},
+		{"bf16", amx, torch.BF16, "asked for"},
+	} {
+		got, reason, err := choose(c.name, c.cpu)
+		if err != nil || got != c.want || !strings.Contains(reason, c.reason) {
+			t.Errorf("%s on %+v: %v, %q, %v; want %v because of %q", c.name, *c.cpu, got, reason, err, c.want, c.reason)
+		}
+	}
+	if _, _, err := choose("fp16", plain); err == nil || !strings.Contains(err.Error(), "want auto, fp32 or bf16") {
+		t.Errorf("fp16: %v", err)
+	}
+}

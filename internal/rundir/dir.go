@@ -1,0 +1,109 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Dir is a run directory that this process holds until Close.
+type Dir struct {
+	Path string
+
+	lock *lock
+	// before is called ahead of every change to the disk; tests make it fail.
+	before func(op, path string) error
+}
+
+// New makes the directory base/<name>-<date>-<n> with the smallest n that is free.
+func New(base, name string, now time.Time) (*Dir, error) {
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		return nil, fmt.Errorf("new run directory: %w", err)
+	}
+	for n := 1; ; n++ {
+		path := filepath.Join(base, fmt.Sprintf("%s-%s-%d", name, now.Format("2006-01-02"), n))
+		switch err := os.Mkdir(path, 0o755); {
+		case err == nil:
+			return Open(path)
+		case !errors.Is(err, fs.ErrExist):
+			return nil, fmt.Errorf("new run directory: %w", err)
+		}
+	}
+}
+
+// Open takes a directory, made if it is not there, and removes what interrupted writes left in it. An *InUseError says
+// that another process holds it.
+func Open(path string) (*Dir, error) {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, fmt.Errorf("open run directory: %w", err)
+	}
+	l, err := acquire(filepath.Join(path, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{Path: path, lock: l, before: func(string, string) error { return nil }}
+	for _, sub := range []string{"checkpoints", "episodes", "profiles", "eval"} {
+		if err := os.MkdirAll(d.File(sub), 0o755); err != nil {
+			return nil, errors.Join(fmt.Errorf("open run directory: %w", err), d.Close())
+		}
+	}
+	if err := d.sweep(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open run directory: %w", err), d.Close())
+	}
+	return d, nil
+}
+
+// Close gives the directory back.
+func (d *Dir) Close() error { return d.lock.release() }
+
+// File is the path of something in the directory.
+func (d *Dir) File(parts ...string) string {
+	return filepath.Join(append([]string{d.Path}, parts...)...)
+}
+
+// Step is the path of a step's file: Step("episodes", 3) is episodes/step-3.jsonl.
+func (d *Dir) Step(kind string, step int) string {
+	return d.File(kind, fmt.Sprintf("step-%d.jsonl", step))
+}
+
+// sweep removes unfinished checkpoints and half-written files. Only the holder of the lock may.
+func (d *Dir) sweep() error {
+	for _, sub := range []string{".", "checkpoints", "episodes", "profiles", "eval"} {
+		entries, err := os.ReadDir(d.File(sub))
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if name := e.Name(); strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".tmp") {
+				if err := os.RemoveAll(d.File(sub, name)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Rewind removes the files of steps after this one, which a resumed run will write again.
+func (d *Dir) Rewind(step int) error {
+	for _, kind := range []string{"episodes", "profiles"} {
+		entries, err := os.ReadDir(d.File(kind))
+		if err != nil {
+			return fmt.Errorf("rewind to step %d: %w", step, err)
+		}
+		for _, e := range entries {
+			var n int
+			if _, err := fmt.Sscanf(e.Name(), "step-%d.jsonl", &n); err != nil || n <= step {
+				continue
+			}
+			if err := os.Remove(d.File(kind, e.Name())); err != nil {
+				return fmt.Errorf("rewind to step %d: %w", step, err)
+			}
+		}
+	}
+	return nil
+}

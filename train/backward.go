@@ -238,12 +238,13 @@ func Score(m *model.Model, sets *torch.Sets, headRows int, batch *Batch) []torch
 	return out
 }
 
-// finite names the dialogue and token of the first row whose log-prob is not a number.
+// finite names the dialogue and token of the first row whose log-prob or entropy is not a number.
 func (b *Batch) finite(from int, rows []torch.Stats) error {
 	for i, s := range rows {
-		if lp := s.LogProb(); math.IsNaN(lp) || math.IsInf(lp, 0) {
+		lp, h := s.LogProb(), s.Entropy()
+		if math.IsNaN(lp+h) || math.IsInf(lp+h, 0) {
 			j := from + i
-			return fmt.Errorf("dialogue %s, token %d: its log-prob is %v", b.Samples[b.Sample[j]].ID, b.Token[j], lp)
+			return fmt.Errorf("dialogue %s, token %d: its log-prob is %v and the entropy %v", b.Samples[b.Sample[j]].ID, b.Token[j], lp, h)
 		}
 	}
 	return nil

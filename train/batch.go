@@ -2,7 +2,9 @@ package train
 
 import (
 	"fmt"
+	"math"
 
+	"seadtrain/model"
 	"seadtrain/torch"
 )
 
@@ -30,25 +32,48 @@ func (s *Sample) Trained() int {
 	return n
 }
 
-func (s *Sample) check(vocab, context int) error {
+// check refuses what a forward of m cannot take. sets holds the allowed sets; nil: only the whole vocabulary.
+func (s *Sample) check(m *model.Model, sets *torch.Sets) error {
+	n := len(s.Tokens)
 	switch {
-	case len(s.Loss) != len(s.Tokens):
-		return fmt.Errorf("sample %s: %d loss flags for %d tokens", s.ID, len(s.Loss), len(s.Tokens))
-	case s.Sets != nil && len(s.Sets) != len(s.Tokens):
-		return fmt.Errorf("sample %s: %d set ids for %d tokens", s.ID, len(s.Sets), len(s.Tokens))
-	case s.LogProbs != nil && len(s.LogProbs) != len(s.Tokens):
-		return fmt.Errorf("sample %s: %d log-probs for %d tokens", s.ID, len(s.LogProbs), len(s.Tokens))
-	case len(s.Tokens) > context:
-		return fmt.Errorf("sample %s: %d tokens exceed the model's context of %d", s.ID, len(s.Tokens), context)
-	case len(s.Loss) > 0 && s.Loss[0]:
+	case len(s.Loss) != n:
+		return fmt.Errorf("sample %s: %d loss flags for %d tokens", s.ID, len(s.Loss), n)
+	case s.Sets != nil && len(s.Sets) != n:
+		return fmt.Errorf("sample %s: %d set ids for %d tokens", s.ID, len(s.Sets), n)
+	case n > m.MaxPositions():
+		return fmt.Errorf("sample %s: %d tokens exceed the model's context of %d", s.ID, n, m.MaxPositions())
+	case n > 0 && s.Loss[0]:
 		return fmt.Errorf("sample %s: its first token is marked as trained, but nothing comes before it", s.ID)
-	case !(s.Temperature > 0):
-		return fmt.Errorf("sample %s: temperature is %v, want more than 0", s.ID, s.Temperature)
+	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 0):
+		return fmt.Errorf("sample %s: temperature is %v, want a number above 0", s.ID, s.Temperature)
 	}
-	for i, id := range s.Tokens {
-		if id < 0 || int(id) >= vocab {
-			return fmt.Errorf("sample %s: token %d is id %d, the model has %d", s.ID, i, id, vocab)
+	if err := m.CheckIDs(s.Tokens); err != nil {
+		return fmt.Errorf("sample %s: %w", s.ID, err)
+	}
+	known := int32(1)
+	if sets != nil {
+		known = int32(sets.Len())
+	}
+	for i, set := range s.Sets {
+		if set < 0 || set >= known {
+			return fmt.Errorf("sample %s: token %d was drawn from allowed set %d, the table has %d", s.ID, i, set, known)
 		}
+	}
+	return nil
+}
+
+// checkPolicy refuses a sample that a policy gradient cannot use.
+func (s *Sample) checkPolicy() error {
+	if len(s.LogProbs) != len(s.Tokens) {
+		return fmt.Errorf("sample %s: %d log-probs for %d tokens", s.ID, len(s.LogProbs), len(s.Tokens))
+	}
+	for i, lp := range s.LogProbs {
+		if s.Loss[i] && !(lp <= 1e-3 && lp > math.MaxFloat32*-1) { // rounding may lift it a little above 0
+			return fmt.Errorf("sample %s: token %d has log-prob %v at sampling, want a number of at most 0", s.ID, i, lp)
+		}
+	}
+	if math.IsNaN(s.Advantage) || math.IsInf(s.Advantage, 0) {
+		return fmt.Errorf("sample %s: its advantage is %v; look at its reward", s.ID, s.Advantage)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -52,9 +51,10 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Metrics describe one GRPO step: a pass (or several) over one rollout batch.
+// Metrics describe one GRPO step: a pass (or several) over one rollout batch. Under data parallelism they are the whole
+// batch's, the same on every rank.
 type Metrics struct {
-	Loss         float64 `json:"loss"`
+	Loss         float64 `json:"loss"`          // mean over optimizer steps
 	KL           float64 `json:"kl"`            // mean k3 to the frozen copy, per token
 	Entropy      float64 `json:"entropy"`       // mean, per token
 	ClipFraction float64 `json:"clip_fraction"` // share of tokens without policy gradient because of clipping
@@ -136,7 +136,10 @@ func (t *Trainer) Samples(episodes []*dialogue.Episode) ([]*Sample, *Metrics, er
 		a := &e.Agent
 		samples[i] = &Sample{ID: e.ID, Tokens: a.Tokens, Loss: a.Loss, Sets: a.Sets, Temperature: a.Temperature,
 			LogProbs: a.LogProbs, Advantage: adv[i], Group: e.Group}
-		if err := samples[i].check(t.Policy.Config.VocabSize, t.Policy.MaxPositions()); err != nil {
+		if err := samples[i].check(t.Policy, t.Sets); err != nil {
+			return nil, nil, err
+		}
+		if err := samples[i].checkPolicy(); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -144,186 +147,47 @@ func (t *Trainer) Samples(episodes []*dialogue.Episode) ([]*Sample, *Metrics, er
 }
 
 // Step trains on one rollout batch. seed orders the dialogues into mini-batches. On an error the weights are those of the
-// last complete optimizer step.
+// last complete optimizer step, and every rank gets an error.
 func (t *Trainer) Step(ctx context.Context, episodes []*dialogue.Episode, seed uint64) (*Metrics, error) {
 	start := time.Now()
 	samples, met, err := t.Samples(episodes)
 	if err != nil {
 		return nil, err
 	}
-	ref, err := t.reference(ctx, samples)
-	if err != nil {
+	plan := t.plan(samples, seed)
+	run := &stepRun{t: t, met: met}
+	run.ref, err = t.reference(ctx, plan)
+	if err = t.together(err); err != nil {
 		return nil, err
 	}
-	run := &stepRun{t: t, met: met, ref: ref}
-	for epoch := range t.Config.Epochs {
-		order := rand.New(rand.NewPCG(seed, uint64(epoch))).Perm(len(samples))
-		for k := range t.Config.MiniBatches {
-			var mini []*Sample
-			for i := k; i < len(order); i += t.Config.MiniBatches {
-				mini = append(mini, samples[order[i]])
-			}
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			if err := run.miniBatch(ctx, mini); err != nil {
-				return nil, err
-			}
+	for _, mini := range plan {
+		if err := run.miniBatch(ctx, mini); err != nil {
+			return nil, err
 		}
 	}
-	run.finish()
+	if err := run.finish(); err != nil {
+		return nil, err
+	}
 	met.Seconds = time.Since(start).Seconds()
 	return met, nil
 }
 
-// mine is this rank's share of the samples.
-func (t *Trainer) mine(samples []*Sample) []*Sample {
-	if t.DP.Size() == 1 {
-		return samples
-	}
-	var out []*Sample
-	for i := t.DP.Rank(); i < len(samples); i += t.DP.Size() {
-		out = append(out, samples[i])
-	}
-	return out
-}
-
-// reference computes the frozen copy's log-probs of every trained token, per sample in the order of its trained tokens.
-func (t *Trainer) reference(ctx context.Context, samples []*Sample) (map[*Sample][]float64, error) {
-	ref := map[*Sample][]float64{}
-	if t.Config.Loss.KL == 0 {
-		return ref, nil
-	}
-	for _, b := range Pack(samples, t.Config.MicroTokens) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		err := torch.Try(func() error {
-			stats := Score(t.Reference, t.Sets, t.Config.HeadRows, b)
-			if err := b.finite(0, stats); err != nil {
-				return fmt.Errorf("reference: %w", err)
+// plan deals every epoch's dialogues, in seeded order, to the mini-batches. Those without a trained token are left out.
+func (t *Trainer) plan(samples []*Sample, seed uint64) [][]*Sample {
+	var plan [][]*Sample
+	for epoch := range t.Config.Epochs {
+		minis := make([][]*Sample, t.Config.MiniBatches)
+		for i, j := range rand.New(rand.NewPCG(seed, uint64(epoch))).Perm(len(samples)) {
+			if s := samples[j]; s.Trained() > 0 {
+				k := i % len(minis)
+				minis[k] = append(minis[k], s)
 			}
-			for j, s := range stats {
-				smp := b.Samples[b.Sample[j]]
-				ref[smp] = append(ref[smp], s.LogProb())
+		}
+		for _, m := range minis {
+			if len(m) > 0 {
+				plan = append(plan, m)
 			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
 		}
 	}
-	return ref, nil
-}
-
-// stepRun gathers the sums of one Step.
-type stepRun struct {
-	t   *Trainer
-	met *Metrics
-	ref map[*Sample][]float64
-
-	loss, kl, ent, clip, ratio, mis float64 // sums over tokens
-	tokens, firstTokens             float64
-}
-
-func (r *stepRun) miniBatch(ctx context.Context, mini []*Sample) error {
-	t := r.t
-	var total counts
-	for _, s := range mini {
-		if n := s.Trained(); n > 0 {
-			total.tokens += float64(n)
-			total.sequences++
-		}
-	}
-	if total.tokens == 0 {
-		return nil
-	}
-	err := torch.Do(t.back.Zero)
-	if err != nil {
-		return err
-	}
-	for _, b := range Pack(t.mine(mini), t.Config.MicroTokens) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		r.met.Tokens += len(b.IDs)
-		r.met.TrainedTokens += len(b.Rows)
-		if err := torch.Try(func() error { return t.back.Accumulate(b, r.coefficients(b, total)) }); err != nil {
-			return err
-		}
-	}
-	return torch.Try(func() error {
-		for _, g := range t.back.Grads {
-			t.DP.AllReduceInPlace(g)
-		}
-		norm, lr, err := t.Optimizer.Apply(t.back.Grads)
-		r.met.GradNorm += norm
-		r.met.LR = lr
-		r.met.Steps++
-		return err
-	})
-}
-
-// coefficients is the loss of one micro-batch.
-func (r *stepRun) coefficients(b *Batch, total counts) Coefficients {
-	cfg := &r.t.Config.Loss
-	next := make([]int, len(b.Samples)) // trained tokens seen per sample: rows come in order
-	trained := make([]int, len(b.Samples))
-	for i, s := range b.Samples {
-		trained[i] = s.Trained()
-	}
-	first := r.met.Steps == 0
-	return func(from int, rows []torch.Stats) ([]float64, []float64, error) {
-		if err := b.finite(from, rows); err != nil {
-			return nil, nil, err
-		}
-		dlp, dent := make([]float64, len(rows)), make([]float64, len(rows))
-		for i, st := range rows {
-			j := from + i
-			k := b.Sample[j]
-			s := b.Samples[k]
-			lp, old, ref := st.LogProb(), float64(s.LogProbs[b.Token[j]]), 0.0
-			if cfg.KL > 0 {
-				ref = r.ref[s][next[k]]
-			}
-			next[k]++
-			tl := cfg.token(lp, old, ref, st.Entropy(), s.Advantage)
-			w := cfg.weight(trained[k], total)
-			dlp[i], dent[i] = w*tl.dLogProb, w*tl.dEntropy
-			r.count(tl, w, st.Entropy(), math.Abs(lp-old), first)
-		}
-		return dlp, dent, nil
-	}
-}
-
-func (r *stepRun) count(tl tokenLoss, w, entropy, mismatch float64, first bool) {
-	r.loss += w * tl.loss
-	r.kl += tl.kl
-	r.ent += entropy
-	r.ratio += tl.ratio
-	r.met.RatioMax = math.Max(r.met.RatioMax, tl.ratio)
-	if tl.clipped {
-		r.clip++
-	}
-	r.tokens++
-	if first { // before the first update the policy is the one that sampled
-		r.mis += mismatch
-		r.firstTokens++
-		r.met.MismatchMax = math.Max(r.met.MismatchMax, mismatch)
-	}
-}
-
-// finish turns sums into means; the loss is the mean over optimizer steps.
-func (r *stepRun) finish() {
-	m := r.met
-	per := func(sum, n float64) float64 {
-		if n == 0 {
-			return 0
-		}
-		return sum / n
-	}
-	m.Loss = per(r.loss, float64(m.Steps))
-	m.KL, m.Entropy, m.ClipFraction, m.RatioMean = per(r.kl, r.tokens), per(r.ent, r.tokens), per(r.clip, r.tokens), per(r.ratio, r.tokens)
-	m.MismatchMean = per(r.mis, r.firstTokens)
-	m.GradNorm = per(m.GradNorm, float64(m.Steps))
+	return plan
 }

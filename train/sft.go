@@ -62,19 +62,20 @@ func NewSFT(c SFTConfig, m *model.Model, samples []*Sample) (*SFT, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s := &SFT{Config: c, Model: m, samples: samples}
-	trained := 0
+	s := &SFT{Config: c, Model: m}
 	for _, x := range samples {
-		if err := x.check(m.Config.VocabSize, m.MaxPositions()); err != nil {
+		if err := x.check(m, nil); err != nil {
 			return nil, err
 		}
-		trained += x.Trained()
+		if x.Trained() > 0 {
+			s.samples = append(s.samples, x)
+		}
 	}
-	if trained == 0 {
+	if len(s.samples) == 0 {
 		return nil, errors.New("sft: no token in the data carries loss")
 	}
 	for e := range c.Epochs {
-		s.plan(rand.New(rand.NewPCG(c.Seed, uint64(e))).Perm(len(samples)))
+		s.plan(rand.New(rand.NewPCG(c.Seed, uint64(e))).Perm(len(s.samples)))
 	}
 	var err error
 	if s.back, err = NewBackward(m, nil, c.Recompute, c.HeadRows); err != nil {
@@ -111,8 +112,11 @@ type SFTMetrics struct {
 	LR       float64 `json:"lr"`
 }
 
-// Step takes the next optimizer step.
+// Step takes the next optimizer step. On an error the weights are as they were.
 func (s *SFT) Step(ctx context.Context) (*SFTMetrics, error) {
+	if s.Done() >= s.Steps() {
+		return nil, fmt.Errorf("sft: all %d steps are done", s.Steps())
+	}
 	var part []*Sample
 	total := 0
 	for _, i := range s.steps[s.Optimizer.Step] {

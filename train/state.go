@@ -1,103 +1,107 @@
 package train
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"seadtrain/model/safetensors"
 	"seadtrain/torch"
 )
 
-// optimizerState is what does not fit a tensor.
-type optimizerState struct {
-	Step  int64 `json:"step"`
-	Total int64 `json:"total"`
+// state names the tensors of the optimizer in a fixed order: masters too, also when they are the weights, since a
+// checkpoint's weights may be stored in fewer bits.
+func (o *Optimizer) state() (names []string, tensors []*torch.Tensor) {
+	for _, kind := range []struct {
+		name string
+		list []*torch.Tensor
+	}{{"master", o.masters}, {"exp_avg", o.m1}, {"exp_avg_sq", o.m2}} {
+		for i, l := range o.m.Leaves() {
+			names, tensors = append(names, kind.name+"."+l.Name), append(tensors, kind.list[i])
+		}
+	}
+	return names, tensors
 }
 
-func (o *Optimizer) files(dir string) (tensors, numbers string) {
-	rank := o.m.TP().Rank()
-	return filepath.Join(dir, fmt.Sprintf("optimizer-%d.safetensors", rank)), filepath.Join(dir, fmt.Sprintf("optimizer-%d.json", rank))
-}
-
-// lists names the tensors of the state: masters too, also when they are the weights, since a checkpoint's weights may be
-// stored in fewer bits.
-func (o *Optimizer) lists() map[string][]*torch.Tensor {
-	return map[string][]*torch.Tensor{"master": o.masters, "exp_avg": o.m1, "exp_avg_sq": o.m2}
+// file is this tensor-parallel rank's; data-parallel ranks hold the same state, so one of them saves.
+func (o *Optimizer) file(dir string) string {
+	return filepath.Join(dir, fmt.Sprintf("optimizer-%d.safetensors", o.m.TP().Rank()))
 }
 
 // Save writes this rank's masters, moments and step count into dir.
 func (o *Optimizer) Save(dir string) error {
+	names, tensors := o.state()
 	var sources []safetensors.Source
-	err := torch.Do(func() {
-		for _, kind := range []string{"master", "exp_avg", "exp_avg_sq"} {
-			for i, l := range o.m.Leaves() {
-				t := o.lists()[kind][i].To(torch.F32, torch.CPU).Contiguous().Keep()
-				sources = append(sources, safetensors.Bytes(kind+"."+l.Name, safetensors.F32, ints(t.Shape()), slices.Clone(t.Bytes())))
-				t.Free()
-			}
-		}
-	})
-	if err != nil {
+	for i, t := range tensors {
+		sources = append(sources, safetensors.Source{Name: names[i], DType: safetensors.F32, Shape: ints(t.Shape()), Write: func(w io.Writer) error {
+			return torch.Try(func() error {
+				_, err := w.Write(t.To(torch.F32, torch.CPU).Contiguous().Bytes())
+				return err
+			})
+		}})
+	}
+	meta := map[string]string{"step": strconv.FormatInt(o.Step, 10), "ranks": strconv.Itoa(o.m.TP().Size())}
+	if err := safetensors.Write(o.file(dir), meta, sources); err != nil {
 		return fmt.Errorf("save optimizer: %w", err)
 	}
-	tensors, numbers := o.files(dir)
-	if err := safetensors.Write(tensors, nil, sources); err != nil {
-		return err
-	}
-	b, _ := json.Marshal(optimizerState{o.Step, o.Total})
-	return os.WriteFile(numbers, append(b, '\n'), 0o644)
+	return nil
 }
 
-// Load restores what Save wrote, masters included, and publishes the weights.
+// Load restores what Save wrote, masters included, and publishes the weights. Nothing is changed unless all of it fits.
 func (o *Optimizer) Load(dir string) error {
-	tensors, numbers := o.files(dir)
-	var st optimizerState
-	b, err := os.ReadFile(numbers)
-	if err == nil {
-		err = json.Unmarshal(b, &st)
-	}
-	if err != nil {
-		return fmt.Errorf("load optimizer: %s: %w", numbers, err)
-	}
-	set, err := safetensors.Open(tensors)
+	path := o.file(dir)
+	set, err := safetensors.Open(path)
 	if err != nil {
 		return fmt.Errorf("load optimizer: %w", err)
 	}
 	defer set.Close()
-	var errs []error
-	err = torch.Do(func() {
-		for kind, list := range o.lists() {
-			for i, l := range o.m.Leaves() {
-				errs = append(errs, restore(set, kind+"."+l.Name, list[i]))
-			}
-		}
-		o.publish()
-	})
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return err
+	if err := o.load(set); err != nil {
+		return fmt.Errorf("load optimizer: %s: %w", path, err)
 	}
-	o.Step = st.Step
 	return nil
 }
 
-func restore(set *safetensors.Set, name string, dst *torch.Tensor) error {
-	t := set.Get(name)
-	if t == nil {
-		return fmt.Errorf("load optimizer: tensor %q is missing", name)
+func (o *Optimizer) load(set *safetensors.Set) error {
+	meta := set.Metadata()
+	if r := strconv.Itoa(o.m.TP().Size()); meta["ranks"] != r {
+		return fmt.Errorf("saved by %q tensor-parallel ranks, this run has %s", meta["ranks"], r)
 	}
-	if t.DType != safetensors.F32 || !slices.Equal(t.Shape, ints(dst.Shape())) {
-		return fmt.Errorf("load optimizer: %s: tensor %q is %s %v: want F32 %v", t.File, name, t.DType, t.Shape, dst.Shape())
+	step, err := strconv.ParseInt(meta["step"], 10, 64)
+	if err != nil || step < 0 {
+		return fmt.Errorf("metadata: step is %q, want a number of optimizer steps", meta["step"])
 	}
-	v, err := t.Float32s()
-	if err != nil {
+	names, tensors := o.state()
+	var errs []error
+	for i, name := range names {
+		t, want := set.Get(name), ints(tensors[i].Shape())
+		switch {
+		case t == nil:
+			errs = append(errs, fmt.Errorf("tensor %q is missing", name))
+		case t.DType != safetensors.F32 || !slices.Equal(t.Shape, want):
+			errs = append(errs, fmt.Errorf("tensor %q is %s %v, want F32 %v", name, t.DType, t.Shape, want))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	dst.CopyInPlace(torch.Of(v, dst.Shape()...))
-	return nil
+	err = torch.Try(func() error {
+		for i, name := range names {
+			v, err := set.Get(name).Float32s()
+			if err != nil {
+				return err
+			}
+			torch.InScope(func() { tensors[i].CopyInPlace(torch.Of(v, tensors[i].Shape()...)) })
+		}
+		o.publish()
+		return nil
+	})
+	if err == nil {
+		o.Step = step
+	}
+	return err
 }
 
 func ints(s []int64) []int {

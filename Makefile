@@ -18,8 +18,6 @@ export GLOO_INCLUDE
 
 # libgomp reads this when it is loaded: spinning barriers make two-thread runs up to 100 times slower beside other work.
 export OMP_WAIT_POLICY ?= passive
-COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
-GO_BUILD := go build -ldflags "-X seadtrain/internal/version.commit=$(COMMIT)"
 
 help: ## this list
 	@grep -hE '^[a-z/-]+:.*## ' Makefile | sed -E 's/^([a-z\/-]+):.*## (.*)/\1\t\2/' | expand -t 15
@@ -75,7 +73,7 @@ native: setup
 	@scripts/build-native.sh native
 
 bin/seadtrain: native ## the program
-	@$(GO_BUILD) -o $@ ./cmd/seadtrain
+	@scripts/build-go.sh
 
 test-models: setup
 	@scripts/fetch-model.sh smollm2

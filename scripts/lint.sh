@@ -28,6 +28,12 @@ none "stages must not import each other" "$(awk '
 none "dialogue/ is a leaf: standard library only" "$(awk '$1 == "dialogue" && $2 ~ /[.]|^(torch|model|curriculum|rollout|train|eval|scenarios|internal)/' <<<"$edges")"
 none "torch/ must not import the packages above it" "$(awk '$1 == "torch" && $2 ~ /^(model|curriculum|rollout|train|eval|scenarios|dialogue)/' <<<"$edges")"
 
+# What is linked into the program has its licence listed.
+unlisted=$(go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}' ./... | sort -u | while read -r m; do
+	grep -qE "(^|[ ,|])${m//./\\.}([ ,|]|$)" THIRD_PARTY_LICENSES.md || echo "$m"
+done)
+none "not listed in THIRD_PARTY_LICENSES.md" "$unlisted"
+
 # What is committed works on every machine: no home folders, no package hosts (clients know where to ask).
 none "a path or host of some machine" "$(of '\.(go|sh|py|toml|md|txt|cpp|h|cmake)$|Makefile$|^\.ci/' | grep -v '^scripts/lint.sh$' |
 	xargs -r grep -nE '(^|[^A-Za-z0-9_$.}])/(root|home/[a-z]+)/|index-url|(pypi|registry\.npmjs|proxy\.golang|deb\.debian)\.org' || true)"

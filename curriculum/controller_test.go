@@ -180,7 +180,7 @@ func TestSampleExactlyWithoutRepetition(t *testing.T) {
 // N + N steps equal 2N, through the JSON state, also in the middle of a step.
 func TestStateRestore(t *testing.T) {
 	cfg := Default()
-	cfg.Profiles, cfg.Period = 20, 3
+	cfg.Profiles, cfg.Period, cfg.Pool = 20, 3, 3 // so small a pool that what was given out matters
 	whole := newController(t, cfg, world(40), 8)
 	mixed(t, whole, 7)
 	first := whole.Sample(11)

@@ -49,6 +49,10 @@ func TestCompareEdges(t *testing.T) {
 	if d := c.Change.Published.CR; d.Value != nil || d.Low != nil || d.N != 2 {
 		t.Errorf("nothing before: %v of %d", d, d.N)
 	}
+	unknown := []dialogue.Episode{outcome(s, -1, false), outcome(s, -1, true)}
+	if c := Compare(s, unknown, unknown, Options{}); c.Paired != 0 {
+		t.Errorf("%d pairs of unknown profiles", c.Paired)
+	}
 	// All fail before and after: the change is 0, and no spread to be seen does not mean certainty.
 	if d := Compare(s, two, two, Options{}).Change.Published.CR; *d.Value != 0 || d.Low != nil {
 		t.Errorf("no spread: %v", d)

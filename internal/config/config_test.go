@@ -84,6 +84,10 @@ func TestEveryErrorAtOnce(t *testing.T) {
 		}},
 		{"a known name in the wrong table", "lr = 1\n", nil, []string{`a.toml:1: lr: unknown key: did you mean "train.lr"?`}},
 		{"nothing near", "zzzzzzzzzzzz = 1\n", nil, []string{`a.toml:1: zzzzzzzzzzzz: unknown key`}},
+		{"unknown keys hide nothing else", "nam = 1\n[train]\nlr = 2\n", []string{"role.top_k=-1", "x=1"}, []string{
+			`a.toml:1: nam: unknown key: did you mean "name"?`, `--set x=1: unknown key`,
+			`--set role.top_k=-1: role.top_k: -1: want 0 or more`, `a.toml:3: train.lr is 2: want 0 to 1`,
+		}},
 		{"syntax", "name = \"x\"\nseed = = 3\n", nil, []string{`a.toml:2: `}},
 		{"the struct's own errors", "[role]\ntop_k = -1\n[train]\nlr = 2\n", nil, []string{
 			`a.toml:2: role.top_k: -1: want 0 or more`, `a.toml:4: train.lr is 2: want 0 to 1`,
@@ -94,6 +98,7 @@ func TestEveryErrorAtOnce(t *testing.T) {
 			`--set seed: want key=value`,
 			`--set fast=maybe: "maybe" is no TOML value`,
 			`--set train=3: 3: want a table`,
+			`--set train.lr=2: train.lr is 2: want 0 to 1`,
 		}},
 		{"an override's own error names it", "[train]\nlr = 0.1\n", []string{"train.lr=2"}, []string{`--set train.lr=2: train.lr is 2: want 0 to 1`}},
 		{"case matters", "Name = \"x\"\n", nil, []string{`a.toml:1: Name: unknown key: did you mean "name"?`}},

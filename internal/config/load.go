@@ -34,44 +34,45 @@ func Load(path string, overrides []string, dst Validator) error {
 func Parse(path string, text []byte, overrides []string, dst Validator) error {
 	s := newSchema(reflect.TypeOf(dst).Elem())
 	where := places{}
-	errs := s.read(path, text, dst, where)
+	errs, decoded := s.read(path, text, dst, where)
 	for _, o := range overrides {
 		errs = append(errs, s.override(o, dst, where)...)
 	}
-	if len(errs) > 0 {
+	if !decoded { // the struct would complain about defaults that the file replaces
 		return errors.Join(errs...)
 	}
-	return s.locate(path, dst.Validate(), where)
+	return errors.Join(append(errs, s.locate(path, dst.Validate(), where)...)...)
 }
 
 // places remembers where each key was set: "file:line", or the override.
 type places map[string]string
 
-// read checks a document against the schema and, if it fits, decodes it.
-func (s *schema) read(path string, text []byte, dst any, where places) []error {
+// read checks a document against the schema and, if its values fit, decodes it.
+func (s *schema) read(path string, text []byte, dst any, where places) (errs []error, decoded bool) {
 	var doc map[string]any
 	if err := toml.Unmarshal(text, &doc); err != nil {
 		var broken *toml.DecodeError
 		if errors.As(err, &broken) {
 			line, _ := broken.Position()
-			return []error{fmt.Errorf("%s:%d: %s", path, line, strings.TrimPrefix(broken.Error(), "toml: "))}
+			return []error{fmt.Errorf("%s:%d: %s", path, line, strings.TrimPrefix(broken.Error(), "toml: "))}, false
 		}
-		return []error{fmt.Errorf("%s: %w", path, err)}
+		return []error{fmt.Errorf("%s: %w", path, err)}, false
 	}
 	for key, line := range keyLines(text) {
 		where[key] = fmt.Sprintf("%s:%d", path, line)
 	}
-	var errs []error
-	s.check("", doc, s.root, func(key, problem string) {
+	fits := true
+	s.check("", doc, s.root, func(key, problem string, unknown bool) {
 		errs = append(errs, fmt.Errorf("%s: %s: %s", where.of(key, path), key, problem))
+		fits = fits && unknown
 	})
-	if len(errs) > 0 {
-		return errs
+	if !fits {
+		return errs, false
 	}
 	if err := toml.Unmarshal(text, dst); err != nil {
-		return []error{fmt.Errorf("%s: %w", path, err)}
+		return append(errs, fmt.Errorf("%s: %w", path, err)), false
 	}
-	return nil
+	return errs, true
 }
 
 // override applies key=value; a value that should be a string needs no quotes.
@@ -96,7 +97,7 @@ func (s *schema) override(o string, dst any, where places) []error {
 	}
 	where[key] = name
 	var errs []error
-	s.check("", doc, s.root, func(_, problem string) { errs = append(errs, fmt.Errorf("%s: %s", name, problem)) })
+	s.check("", doc, s.root, func(_, problem string, _ bool) { errs = append(errs, fmt.Errorf("%s: %s", name, problem)) })
 	if len(errs) == 0 {
 		if err := toml.Unmarshal(text, dst); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
@@ -106,7 +107,7 @@ func (s *schema) override(o string, dst any, where places) []error {
 }
 
 // locate puts file and line before what Validate reported.
-func (s *schema) locate(path string, err error, where places) error {
+func (s *schema) locate(path string, err error, where places) []error {
 	var out []error
 	for _, e := range flatten(err) {
 		text := e.Error()
@@ -119,7 +120,7 @@ func (s *schema) locate(path string, err error, where places) error {
 		text = key + strings.TrimPrefix(text, first)
 		out = append(out, &located{where.of(key, path) + ": " + text, e})
 	}
-	return errors.Join(out...)
+	return out
 }
 
 type located struct {

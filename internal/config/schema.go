@@ -59,13 +59,13 @@ func join(prefix, name string) string {
 	return prefix + "." + name
 }
 
-// check walks a decoded document.
-func (s *schema) check(path string, v any, t reflect.Type, bad func(key, problem string)) {
+// check walks a decoded document. The rest can be decoded beside an unknown key, not beside a value of a wrong type.
+func (s *schema) check(path string, v any, t reflect.Type, bad func(key, problem string, unknown bool)) {
 	switch t.Kind() {
 	case reflect.Struct:
 		table, ok := v.(map[string]any)
 		if !ok {
-			bad(path, fmt.Sprintf("%s: want a table", kind(v)))
+			bad(path, kind(v)+": want a table", false)
 			return
 		}
 		known := fields(t)
@@ -74,13 +74,13 @@ func (s *schema) check(path string, v any, t reflect.Type, bad func(key, problem
 			if f, ok := known[name]; ok {
 				s.check(key, table[name], f, bad)
 			} else {
-				bad(key, "unknown key"+s.suggest(key))
+				bad(key, "unknown key"+s.suggest(key), true)
 			}
 		}
 	case reflect.Slice:
 		list, ok := v.([]any)
 		if !ok {
-			bad(path, fmt.Sprintf("%s: want a list", kind(v)))
+			bad(path, kind(v)+": want a list", false)
 			return
 		}
 		for i, e := range list {
@@ -88,7 +88,7 @@ func (s *schema) check(path string, v any, t reflect.Type, bad func(key, problem
 		}
 	default:
 		if want := wanted(v, t); want != "" {
-			bad(path, fmt.Sprintf("%s: want %s", kind(v), want))
+			bad(path, kind(v)+": want "+want, false)
 		}
 	}
 }

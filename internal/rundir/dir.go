@@ -107,3 +107,18 @@ func (d *Dir) Rewind(step int) error {
 	}
 	return nil
 }
+
+// Replace puts the directory tmp, all of it flushed to disk, in the place of another.
+func Replace(tmp, final string) error {
+	for _, do := range []func() error{
+		func() error { return syncTree(tmp) },
+		func() error { return moveAway(final) },
+		func() error { return os.Rename(tmp, final) },
+		func() error { return syncPath(filepath.Dir(final)) },
+	} {
+		if err := do(); err != nil {
+			return fmt.Errorf("write %s: %w", final, err)
+		}
+	}
+	return nil
+}

@@ -15,29 +15,35 @@ type Constraint interface {
 	Accept(id int32)
 }
 
+// turn is the constraint of one message. Its last token is always the end of turn, or another stop.
+type turn interface {
+	Constraint
+	cut() bool    // it reached its limit before the model ended it
+	closed() bool // a text in it was closed by force
+}
+
 // freeTurn lets a model write what it likes until it ends its turn, or is cut at its limit.
 type freeTurn struct {
 	end   int32   // the template's end of turn
-	stops []int32 // other tokens that end a generation; a turn that ends so is malformed
+	stops []int32 // other tokens that end a generation; they stay in the message, which is malformed by them
 	left  int     // tokens that may still be sampled
-	last  int32
-	any   bool
+	over  bool
 }
 
 func (f *freeTurn) Next() Next {
 	switch {
-	case f.any && (f.last == f.end || slices.Contains(f.stops, f.last)):
+	case f.over:
 		return Next{Done: true}
-	case f.left <= 0: // history must stay well-formed
+	case f.left == 0: // the history must stay well-formed
 		return Next{Forced: []int32{f.end}, Done: true}
 	}
 	return Next{}
 }
 
 func (f *freeTurn) Accept(id int32) {
-	f.last, f.any = id, true
 	f.left--
+	f.over = id == f.end || slices.Contains(f.stops, id)
 }
 
-// cut reports whether the turn reached its limit without an end.
-func (f *freeTurn) cut() bool { return f.any && f.last != f.end }
+func (f *freeTurn) cut() bool    { return !f.over }
+func (f *freeTurn) closed() bool { return false }

@@ -47,6 +47,16 @@ func (s *Sequence) Err() error { return s.err }
 // Generated are the tokens of the last generation, forced ones included.
 func (s *Sequence) Generated() []int32 { return s.Trace.Tokens[s.start:] }
 
+// sampledNow is the number of tokens that the last generation sampled.
+func (s *Sequence) sampledNow() (n int) {
+	for _, loss := range s.Trace.Loss[s.start:] {
+		if loss {
+			n++
+		}
+	}
+	return n
+}
+
 // Room is the number of tokens that may still be appended.
 func (s *Sequence) Room() int { return s.options.Limit - len(s.Trace.Tokens) }
 

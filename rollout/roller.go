@@ -1,0 +1,195 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+
+	"seadtrain/dialogue"
+	"seadtrain/model"
+	"seadtrain/model/chat"
+	"seadtrain/model/tokenizer"
+	"seadtrain/torch"
+)
+
+// Parts are what a Roller plays with. They stay the caller's.
+type Parts struct {
+	Scenario  *dialogue.Scenario
+	Tokenizer *tokenizer.Tokenizer
+	Template  *chat.Template
+	Agent     *model.Model // the policy
+	Frozen    *model.Model // the role-play model; may be Agent itself. Nil: users come from a UserSource only
+}
+
+// Roller plays dialogues of one scenario. It is used by one goroutine.
+type Roller struct {
+	cfg    Config
+	scn    *dialogue.Scenario // a copy with the config's turn limit
+	tok    *tokenizer.Tokenizer
+	chat   *chat.Template
+	engine *Engine
+	sides  [2]side // by dialogue.Role
+	most   int     // dialogues at once
+}
+
+// side is what a role's sequences are made of.
+type side struct {
+	role    Role
+	weights *Weights // nil: no model plays this role
+	shared  []int32  // tokens that begin every dialogue's prompt
+	open    []int32  // in front of an own turn
+	guide   *guide   // nil in free mode
+	stops   []int32  // tokens other than the end of turn that end a turn in free mode
+}
+
+// New plans the caches and compiles the protocols. Close gives the memory back.
+func New(cfg Config, p Parts) (*Roller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	scn := *p.Scenario
+	if cfg.MaxTurns > 0 {
+		scn.MaxTurns = cfg.MaxTurns
+	}
+	r := &Roller{cfg: cfg, scn: &scn, tok: p.Tokenizer, chat: p.Template}
+	sets := newSetTable(p.Agent.Config.VocabSize)
+	for role, m := range []*model.Model{p.Agent, p.Frozen} {
+		role := dialogue.Role(role)
+		if m != nil && (m.Config.VocabSize != p.Agent.Config.VocabSize || m.Config.VocabSize < p.Tokenizer.VocabSize()) {
+			return nil, fmt.Errorf("the %s's model has %d tokens, the agent's %d, the tokenizer %d: they must be of one family",
+				role, m.Config.VocabSize, p.Agent.Config.VocabSize, p.Tokenizer.VocabSize())
+		}
+		if err := r.prepare(role, sets); err != nil {
+			return nil, fmt.Errorf("%s: %w", role, err)
+		}
+	}
+	if err := r.plan(p.Agent, p.Frozen, sets.sets); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// prepare makes a role's fixed tokens and its guide.
+func (r *Roller) prepare(role dialogue.Role, sets *setTable) (err error) {
+	s := &r.sides[role]
+	s.role = r.cfg.Agent
+	system := dialogue.AgentPrompt(r.scn)
+	if role == dialogue.User {
+		s.role = r.cfg.User
+		system, _ = dialogue.UserPrompt(r.scn, dialogue.Profile{})
+	}
+	if s.shared, err = r.chat.Opening(system); err != nil {
+		return err
+	}
+	if s.open, err = r.chat.Prefix(chat.Assistant); err != nil {
+		return err
+	}
+	if role == dialogue.User {
+		// A profile goes on where the shared text ends; the tokens at the seam may merge, so Open compares.
+		s.shared = s.shared[:max(0, len(s.shared)-len(r.chat.Suffix()))]
+	} else {
+		s.shared = append(s.shared, s.open...)
+	}
+	if need := len(s.shared) + s.turnRoom(); need > s.role.Context {
+		return fmt.Errorf("a context of %d tokens does not hold the prompt (%d) and one turn (%d)", s.role.Context, len(s.shared), s.turnRoom())
+	}
+	if r.cfg.Mode == dialogue.Guided {
+		s.guide, err = newGuide(r.scn.Protocol(role), r.tok, r.chat.EndOfTurn(), sets, s.role.MaxTokens)
+		return err
+	}
+	for _, id := range r.tok.EOS {
+		if id != r.chat.EndOfTurn() {
+			s.stops = append(s.stops, id)
+		}
+	}
+	return nil
+}
+
+// turnRoom is the most tokens that a turn can take; the end of turn may be forced behind a turn that is cut.
+func (s *side) turnRoom() int { return s.role.MaxTokens + 1 }
+
+// blocks a dialogue needs at worst, and of them those of the shared prompt.
+func (s *side) blocks() (own, shared int) {
+	shared = (len(s.shared) - 1) / torch.BlockSize
+	return blocksFor(s.role.Context) - shared, blocksFor(len(s.shared) + 1)
+}
+
+// plan decides how many dialogues fit, allocates the caches and makes the engine.
+func (r *Roller) plan(agent, frozen *model.Model, sets *torch.Sets) error {
+	agentOwn, agentShared := r.sides[dialogue.Agent].blocks()
+	userOwn, userShared := r.sides[dialogue.User].blocks()
+	each, once := int64(agentOwn)*agent.CacheBytes(), int64(agentShared+1)*agent.CacheBytes()
+	if frozen != nil {
+		each += int64(userOwn) * frozen.CacheBytes()
+		once += int64(userShared+1) * frozen.CacheBytes()
+	}
+	r.most = r.cfg.MaxDialogues
+	if r.cfg.CacheBytes > 0 {
+		r.most = int(min(int64(r.most), (r.cfg.CacheBytes-once)/each))
+	}
+	if r.most < 1 {
+		return fmt.Errorf("rollout.cache_bytes: %d: one dialogue of %d + %d tokens needs %d", r.cfg.CacheBytes,
+			r.cfg.Agent.Context, r.cfg.User.Context, once+each)
+	}
+	var all []*Weights
+	add := func(name string, m *model.Model, blocks int) (*Weights, error) {
+		if limit := max(r.cfg.Agent.Context, r.cfg.User.Context); limit > m.MaxPositions() {
+			return nil, fmt.Errorf("rollout context of %d tokens: the model holds %d positions", limit, m.MaxPositions())
+		}
+		w, err := NewWeights(name, m, blocks)
+		if err == nil {
+			all = append(all, w)
+		}
+		return w, err
+	}
+	n := r.most*agentOwn + agentShared
+	users := r.most*userOwn + userShared
+	if frozen == agent {
+		n += users
+	}
+	w, err := add("agent", agent, n)
+	if err != nil {
+		return err
+	}
+	r.sides[dialogue.Agent].weights = w
+	switch {
+	case frozen == agent:
+		r.sides[dialogue.User].weights = w
+	case frozen != nil:
+		if r.sides[dialogue.User].weights, err = add("frozen", frozen, users); err != nil {
+			return err
+		}
+	}
+	r.engine, err = NewEngine(sets, r.cfg.MaxRows, r.cfg.BatchInvariant, all...)
+	return err
+}
+
+// Sets is the table of allowed sets that traces name: the trainer's too.
+func (r *Roller) Sets() *torch.Sets { return r.engine.Sets }
+
+// Dialogues is the number of dialogues that run at once.
+func (r *Roller) Dialogues() int { return r.most }
+
+// Close frees the caches.
+func (r *Roller) Close() {
+	a, u := r.sides[dialogue.Agent].weights, r.sides[dialogue.User].weights
+	if err := torch.Do(func() {
+		if a != nil {
+			a.Close()
+		}
+		if u != nil && u != a {
+			u.Close()
+		}
+	}); err != nil {
+		panic(errors.Join(errors.New("rollout: closing the caches"), err))
+	}
+}
+
+// newTurn makes the constraint of a role's message.
+func (r *Roller) newTurn(role dialogue.Role) turn {
+	s := &r.sides[role]
+	if s.guide != nil {
+		return newGuidedTurn(s.guide, s.role.MaxTokens)
+	}
+	return &freeTurn{end: r.chat.EndOfTurn(), stops: s.stops, left: s.role.MaxTokens}
+}

@@ -54,7 +54,6 @@ golden: ## makes the committed fixtures again (GOLDEN=word: only generators with
 cuda: setup ## compiles and links the CUDA plugin; needs no GPU
 	@[[ -n "$${LIBTORCH:-}" ]] || scripts/fetch-libtorch.sh cuda
 	@scripts/build-native.sh cuda
-	@scripts/install-plugin.sh
 
 lint: native ## gofmt, vet, staticcheck and the rules of this house
 	@scripts/lint.sh
@@ -69,7 +68,7 @@ smollm2: bin/seadtrain ## fetches SmolLM2-135M-Instruct and converts it to a Hug
 setup: ## fetches and builds what does not change: libtorch, gloo headers, tokenizer library
 	@scripts/setup.sh
 
-native: setup
+native: setup ## libseadnative.so and its tests, by CMake and Ninja
 	@scripts/build-native.sh native
 
 bin/seadtrain: native ## the program
@@ -80,7 +79,7 @@ test-models: setup
 	@scripts/fetch-model.sh qwen-tokenizer
 
 clean: ## removes what was built here; keeps what was fetched
-	rm -rf bin build/native build/asan build/cuda build/log build/interop
+	rm -rf bin build/native build/asan build/log build/interop
 
 clean-all: clean ## removes everything git ignores here, downloads included
 	rm -rf build third_party/site third_party/gloo third_party/tokenizers third_party/models third_party/.[a-z]* third_party/READY

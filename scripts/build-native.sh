@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
-# build-native.sh [native|asan|cuda]: configures and builds build/KIND with CMake and Ninja. Compiler errors are shown
-# whole. LIBTORCH=folder and GLOO_INCLUDE=folder replace what setup fetched.
+# build-native.sh [native|asan|cuda]: configures and builds with CMake and Ninja, native and cuda in build/native (the
+# plugin lies beside the library that loads it), asan in build/asan. Compiler errors are shown whole. LIBTORCH=folder and
+# GLOO_INCLUDE=folder replace what setup fetched.
 KIND=${1:-native}
 STEP=$KIND
 . "$(dirname "$0")/lib.sh"
 
-dir=$ROOT/build/$KIND
-site=$ROOT/third_party/site
-args=(-S "$ROOT" -B "$dir" -G Ninja -Wno-dev
-	"-DSEAD_LIBTORCH=${LIBTORCH:-$site/torch}" "-DSEAD_GLOO=${GLOO_INCLUDE:-$ROOT/third_party/gloo/include}")
+dir=$ROOT/build/native
+torch=${LIBTORCH:-$ROOT/third_party/site/torch}
+plugin=$dir/libseadnative_cuda.so
+asan=OFF cuda=OFF
 case $KIND in
-native) what="libseadnative.so and its tests" ;;
-asan) what="libseadnative.so and its tests with AddressSanitizer" args+=(-DSEAD_ASAN=ON) ;;
-cuda) what="the CUDA plugin" args+=(-DSEAD_CUDA=ON -DSEAD_TESTS=OFF) ;;
+native)
+	what="libseadnative.so and its tests"
+	# a plugin that was built once is kept in step with the library
+	if [[ -f $plugin && -f $torch/lib/libtorch_cuda.so ]]; then cuda=ON; fi
+	;;
+asan) what="libseadnative.so and its tests with AddressSanitizer" asan=ON dir=$ROOT/build/asan ;;
+cuda) what="the CUDA plugin" cuda=ON ;;
 *) die "unknown kind $KIND (native, asan or cuda)" ;;
 esac
+args=(-S "$ROOT" -B "$dir" -G Ninja -Wno-dev -DSEAD_ASAN=$asan -DSEAD_CUDA=$cuda
+	"-DSEAD_LIBTORCH=$torch" "-DSEAD_GLOO=${GLOO_INCLUDE:-$ROOT/third_party/gloo/include}")
 
 # A build folder made by another CMake tree or a moved clone cannot be reused.
 if [[ -f $dir/CMakeCache.txt ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$dir/CMakeCache.txt"; then rm -rf "$dir"; fi
@@ -31,4 +38,12 @@ if ! build; then
 	grep -E 'error|Error|undefined reference' -A 4 "$log" | head -n 60 >&2 || true
 	die "building $what failed: $(grep -m 1 -E 'No space left|error:' "$log" || reason "$(cat "$log")") [${log#"$ROOT"/}]"
 fi
-if grep -q Linking "$log"; then say "built build/$KIND in $((SECONDS - start)) s"; fi
+if grep -q Linking "$log"; then say "built ${dir#"$ROOT"/} in $((SECONDS - start)) s"; fi
+
+# The plugin must ask for libtorch's GPU libraries by itself: it is loaded by dlopen into a program that has none.
+if [[ $KIND == cuda ]]; then
+	for lib in libtorch_cuda.so libc10_cuda.so; do
+		readelf -d "$plugin" | grep -q "NEEDED.*\[$lib\]" || die "${plugin#"$ROOT"/} does not link $lib"
+	done
+	say "plugin: ${plugin#"$ROOT"/} ($(du -k "$plugin" | cut -f1) KiB)"
+fi

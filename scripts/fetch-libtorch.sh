@@ -42,7 +42,9 @@ cpu)
 cuda)
 	[[ -f $SITE/.stamp-cpu ]] || die "the CPU part is missing; run make setup first"
 	try "unpacking the wheels" "$STEP-unpack" python3 "$(dirname "$0")/unwheel.py" "$s" \
-		"$w"/torch-*.whl "${CUDA_LIBS[@]}" -- "$w"/nvidia_cuda_crt-*.whl 'nvidia/cu13/include/*'
+		"$w"/torch-*.whl "${CUDA_LIBS[@]}" -- \
+		"$w"/nvidia_cuda_crt-*.whl 'nvidia/cu13/include/*' 'nvidia_cuda_crt-*.dist-info/*' -- \
+		"$w"/nvidia_cuda_cccl-*.whl 'nvidia/cu13/include/nv/*' 'nvidia_cuda_cccl-*.dist-info/*'
 	try "putting the CUDA part in place" "$STEP-publish" cp -rlf "$s/." "$SITE/"
 	;;
 esac

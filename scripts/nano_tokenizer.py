@@ -6,6 +6,7 @@ Writes tokenizer.json and tokenizer_config.json. The result is a function of the
 version of `tokenizers` alone.
 """
 
+import collections
 import json
 import re
 import sys
@@ -23,20 +24,39 @@ TEMPLATE = (
 # stand apart from marks, a line break stands alone.
 PIECES = r"-?\d| ?\p{Latin}+| ?\p{Han}+|\n| ?[^\s\p{L}\p{N}]|\s|."
 TAG = re.compile(r"</?[a-z_]+>")
+THOUGHT = re.compile(r"<user_think>(.*?)</user_think>")
 # Bytes: long enough for every English word of the corpus and for four ideographs, too short for a sentence.
 LONGEST = 13
-# A profile stands once in a dialogue; without this weight its words would stay in bytes.
-PROMPTS = 20
+# A piece seen n times counts n^DAMP times, and one seen less than RARE times not at all: the rarer words should not
+# stay in bytes for the sake of longer pieces of the frequent ones.
+DAMP, RARE = 0.6, 4
+# A profile stands once in a dialogue, the words of thoughts are one token each, or the model's chain of thought breaks.
+PROMPTS, THOUGHTS = 20, 20
 
 
 def texts(path):
-    """Everything a model reads, tags cut out: they become tokens of their own."""
+    """Everything a model reads and how often, tags cut out: they become tokens of their own."""
+    seen = collections.Counter()
     with open(path, encoding="utf-8") as f:
         for line in f:
             for message in json.loads(line)["messages"]:
-                yield message["role"] + "\n"
+                seen[message["role"] + "\n"] += 1
                 for piece in TAG.split(message["content"]):
-                    yield from [piece] * (PROMPTS if message["role"] == "system" else 1)
+                    seen[piece] += PROMPTS if message["role"] == "system" else 1
+                for thought in THOUGHT.findall(message["content"]):
+                    seen[thought] += THOUGHTS - 1
+    return seen
+
+
+def pieces(path, split):
+    """The pieces the texts are cut into, each as often as it counts."""
+    seen = collections.Counter()
+    for text, n in texts(path).items():
+        for piece, _ in split.pre_tokenize_str(text):
+            seen[piece] += n
+    for piece in sorted(seen):
+        if seen[piece] >= RARE:
+            yield from [piece] * round(seen[piece] ** DAMP)
 
 
 def tags(path):
@@ -51,15 +71,16 @@ def tags(path):
 
 def main():
     corpus, out = sys.argv[1], sys.argv[2]
-    vocabulary = int(sys.argv[3]) if len(sys.argv) > 3 else 1408
+    vocabulary = int(sys.argv[3]) if len(sys.argv) > 3 else 1536
     own = tags(corpus)
     tok = Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
     tok.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
+        split,
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
     ])
     tok.decoder = decoders.ByteLevel()
-    tok.train_from_iterator(texts(corpus), trainers.BpeTrainer(
+    tok.train_from_iterator(pieces(corpus, split), trainers.BpeTrainer(
         vocab_size=vocabulary - len(SPECIAL) - len(own),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         max_token_length=LONGEST,

@@ -19,7 +19,7 @@ test_fetch_and_fetch_nothing_again() {
 	check "a second call fetched: $(cat "$CALLS")" test "$(grep -cE 'pip download|apt-get|cargo build|go mod' "$CALLS")" -eq 0
 	run fetch-libtorch.sh cuda
 	good
-	there site/torch/lib/libtorch_cuda.so site/torch/lib/libc10_cuda.so site/nvidia/cu13/include/crt/host_defines.h site/torch/lib/libtorch_cpu.so
+	there site/torch/lib/libtorch_cuda.so site/torch/lib/libc10_cuda.so site/nvidia/cu13/include/{crt/host_defines.h,nv/target} site/torch/lib/libtorch_cpu.so
 }
 
 test_changed_manifest_fetches_again() {

@@ -50,6 +50,8 @@ fresh() {
 			nvidia/cu13/lib/libcupti.so.13 nvidia_cuda_cupti-13.0.85.dist-info/{METADATA,WHEEL}
 		make_wheel "$WHEELS/nvidia_cuda_crt-13.0.88-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl" \
 			nvidia/cu13/include/crt/host_defines.h nvidia_cuda_crt-13.0.88.dist-info/{METADATA,WHEEL}
+		make_wheel "$WHEELS/nvidia_cuda_cccl-13.0.85-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl" \
+			nvidia/cu13/include/nv/target nvidia_cuda_cccl-13.0.85.dist-info/{METADATA,WHEEL}
 		mkdir -p "$T/deb/DEBIAN" "$T/deb/usr/include/gloo" "$T/deb/usr/share/doc/libgloo-dev"
 		printf 'Package: libgloo-dev\nVersion: 1\nArchitecture: amd64\nMaintainer: t\nDescription: t\n' >"$T/deb/DEBIAN/control"
 		head -c 20000 /dev/zero >"$T/deb/usr/include/gloo/context.h"
@@ -64,7 +66,10 @@ fresh() {
 		echo "nvidia-cuda-runtime==13.0.96 --hash=sha256:$(sha "$WHEELS"/nvidia_cuda_runtime-*)"
 		echo "nvidia-cuda-cupti==13.0.85 --hash=sha256:$(sha "$WHEELS"/nvidia_cuda_cupti-*)"
 	} >"$C/third_party/libtorch.txt"
-	echo "nvidia-cuda-crt==13.0.88 --hash=sha256:$(sha "$WHEELS"/nvidia_cuda_crt-*)" >"$C/third_party/cuda.txt"
+	{
+		echo "nvidia-cuda-crt==13.0.88 --hash=sha256:$(sha "$WHEELS"/nvidia_cuda_crt-*)"
+		echo "nvidia-cuda-cccl==13.0.85 --hash=sha256:$(sha "$WHEELS"/nvidia_cuda_cccl-*)"
+	} >"$C/third_party/cuda.txt"
 	echo "libgloo-dev 1 $(sha "$T/libgloo-dev.deb")" >"$C/third_party/gloo.txt"
 	cp "$SRC"/third_party/tokenizers.{txt,lock} "$C/third_party/"
 	printf 'module m\n\nrequire (\n\tgithub.com/daulet/tokenizers v1.27.0\n)\n' >"$C/go.mod"

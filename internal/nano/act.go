@@ -27,7 +27,7 @@ const (
 )
 
 var actWords = [acts]string{"nonsense", "greets", "offers", "example", "free", "proof", "terms", "comfort", "brief",
-	"guides", "repeats", "smalltalk", "pushes", "wantsapp", "wantsbanner", "wantsclaim", "checks", "leaves"}
+	"guides", "repeats", "chats", "pushes", "app", "banner", "claim", "checks", "bye"}
 
 // String is the word for the act in the private thought.
 func (a Act) String() string { return actWords[a] }

@@ -503,13 +503,19 @@ func TestSequenceErrors(t *testing.T) {
 	fine.Close()
 }
 
+// poison makes a token's embedding NaN.
+func poison(t *testing.T, m *model.Model, id int32) {
+	t.Helper()
+	if err := torch.Do(func() { m.EmbedLeaf().Tensor.Narrow(0, int64(id), 1).FillInPlace(math.NaN()) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // One sequence reads a token whose embedding is NaN: it fails, and its neighbours draw what they draw without it.
 func TestBadLogitsAreIsolated(t *testing.T) {
 	m := tiny(t, "qwen2_untied")
 	sharpen(t, m, 2)
-	if err := torch.Do(func() { m.EmbedLeaf().Tensor.Narrow(0, 95, 1).FillInPlace(math.NaN()) }); err != nil {
-		t.Fatal(err)
-	}
+	poison(t, m, 95)
 	e, ws := newTestEngine(t, torch.NewSets(96), 64, true, 30, m)
 	play := func(poison bool) (all [][]int32) {
 		var seqs []*Sequence

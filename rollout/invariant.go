@@ -18,26 +18,33 @@ var ErrNotInvariant = errors.New("rows of a matrix product depend on their numbe
 // invariantRows finds the smallest candidate from which the bits of a product's row depend neither on the number of rows
 // (up to maxRows), nor on the row's place, nor on the number of threads, for every weight shape of the model. The kernels
 // around the products work row by row and need no probe.
-func invariantRows(m *model.Model, maxRows int) (int, error) {
+func invariantRows(m *model.Model, maxRows int) (pad int, err error) {
 	if m.DType != torch.F32 || m.Device != torch.CPU {
 		return 0, fmt.Errorf("it is for F32 on the CPU only, not %v on %v", m.DType, m.Device)
 	}
-	threads := torch.NumThreads()
-	defer torch.SetNumThreads(threads)
-	worst := 0
-	for i, w := range probed(m) {
-		low, err := lowestRows(w, i < 4, maxRows, threads)
-		if err != nil {
-			return 0, err
+	low := 0
+	err = torch.Do(func() {
+		for _, w := range probed(m) {
+			bias := torch.Randn(2, torch.F32, torch.CPU, w.Dim(0))
+			for _, b := range []*torch.Tensor{nil, bias} {
+				low = max(low, lowestRows(w.Dim(1), maxRows, func(x *torch.Tensor) *torch.Tensor { return torch.Linear(x, w, b) }))
+			}
 		}
-		worst = max(worst, low)
+	})
+	if err != nil {
+		return 0, err
 	}
+	return padFor(low)
+}
+
+// padFor is the candidate that covers the least number of rows.
+func padFor(low int) (int, error) {
 	for _, c := range padCandidates {
-		if c >= worst {
+		if c >= low {
 			return c, nil
 		}
 	}
-	return 0, fmt.Errorf("%w: with %d rows, the largest padding tried is %d", ErrNotInvariant, worst-1, padCandidates[len(padCandidates)-1])
+	return 0, fmt.Errorf("%w: still with %d rows, and the largest padding tried is %d", ErrNotInvariant, low-1, padCandidates[len(padCandidates)-1])
 }
 
 // probed lists one weight per shape: the four matrices of a layer, then the head.
@@ -53,26 +60,25 @@ func probed(m *model.Model) []*torch.Tensor {
 	return append(ws, m.HeadLeaf().Tensor)
 }
 
-// lowestRows is the number of rows from which on no tried number gave other bits than maxRows rows with one thread.
-func lowestRows(w *torch.Tensor, bias bool, maxRows, threads int) (low int, err error) {
-	err = torch.Do(func() {
-		most := max(maxRows, 2*padCandidates[len(padCandidates)-1]) + 3
-		out, in := w.Dim(0), w.Dim(1)
-		x := torch.Randn(1, torch.F32, torch.CPU, int64(most), in)
-		var b *torch.Tensor
-		if bias {
-			b = torch.Randn(2, torch.F32, torch.CPU, out)
-		}
+// lowestRows is the number of rows from which on no number that was tried gave other bits than the largest with one
+// thread. product maps [n, in] to [n, out]. On the engine thread, whose number of threads it leaves as it was.
+func lowestRows(in int64, maxRows int, product func(x *torch.Tensor) *torch.Tensor) (low int) {
+	const shifts = 3
+	most := max(maxRows, 2*padCandidates[len(padCandidates)-1])
+	threads := torch.NumThreads()
+	defer torch.SetNumThreads(threads)
+	torch.InScope(func() {
+		x := torch.Randn(1, torch.F32, torch.CPU, int64(most+shifts), in)
 		torch.SetNumThreads(1)
-		want := torch.Linear(x, w, b)
-		row := int(out) * want.DType().Size()
+		all := product(x).Bytes()
+		row := len(all) / (most + shifts)
 		for _, t := range []int{1, threads} {
 			torch.SetNumThreads(t)
-			for _, n := range probeSizes(most - 3) {
-				for _, at := range []int{0, 1, 3} {
+			for _, n := range probeSizes(most) {
+				for at := range shifts {
 					torch.InScope(func() {
-						got := torch.Linear(x.Narrow(0, int64(at), int64(n)), w, b)
-						if !bytes.Equal(got.Bytes(), want.Bytes()[at*row:(at+n)*row]) {
+						got := product(x.Narrow(0, int64(at), int64(n))).Bytes()
+						if !bytes.Equal(got, all[at*row:(at+n)*row]) {
 							low = max(low, n+1)
 						}
 					})
@@ -80,7 +86,7 @@ func lowestRows(w *torch.Tensor, bias bool, maxRows, threads int) (low int, err 
 			}
 		}
 	})
-	return low, err
+	return low
 }
 
 // probeSizes are numbers of rows around every power of two, where kernels and splits change.

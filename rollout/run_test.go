@@ -10,6 +10,7 @@ import (
 
 	"seadtrain/dialogue"
 	"seadtrain/model/chat"
+	"seadtrain/torch"
 )
 
 func (d *table) run(t testing.TB, q Request) *Result {
@@ -25,7 +26,7 @@ func (d *table) run(t testing.TB, q Request) *Result {
 func TestDialogues(t *testing.T) {
 	byteTok, byteTmpl := byteTokenizer(t) // tags are many tokens here
 	for name, d := range map[string]*table{
-		"free, Markov": setDesk(t, deskConfig(dialogue.Free)),
+		"free, Markov":   setDesk(t, deskConfig(dialogue.Free)),
 		"guided, Markov": setDesk(t, deskConfig(dialogue.Guided)),
 		"guided, one random model in both roles": func() *table {
 			m := randomModel(t, 3)
@@ -251,6 +252,9 @@ func TestDialoguesAreBatchInvariant(t *testing.T) {
 		got := seatDesk(t, cfg, d.parts).run(t, q)
 		sameEpisodes(t, fmt.Sprintf("%d dialogues, %d rows", c.dialogues, c.rows), got.Episodes, want.Episodes)
 	}
+	torch.SetNumThreads(2)
+	defer torch.SetNumThreads(1)
+	sameEpisodes(t, "two threads", seatDesk(t, d.cfg, d.parts).run(t, q).Episodes, want.Episodes)
 	// A rank's share of the same step.
 	part := q
 	part.Profiles, part.Offset = q.Profiles[2:], 2

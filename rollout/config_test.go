@@ -1,0 +1,74 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"seadtrain/dialogue"
+)
+
+func TestConfigReportsEverything(t *testing.T) {
+	if err := Default().Validate(); err != nil {
+		t.Errorf("the default: %v", err)
+	}
+	c := Config{
+		Agent: Role{Sampling: Sampling{Temperature: -1, TopP: 0, TopK: -2, MinP: 2}, MaxTokens: 0, Context: -1},
+		User:  Role{Sampling: Sampling{Temperature: 1e-9, TopP: 1.5}, MaxTokens: 10, Context: 10},
+		Mode:  "open", MaxTurns: -1, CacheBytes: -1, MaxExcluded: 1.5, UserDeadline: -time.Second,
+	}
+	err := c.Validate()
+	if err == nil {
+		t.Fatal("nothing is wrong with it")
+	}
+	for _, field := range []string{
+		"agent.temperature", "agent.top_p", "agent.top_k", "agent.min_p", "agent.max_tokens", "agent.context", "user.temperature",
+		"user.top_p", "user.context", "mode", "max_turns", "max_dialogues", "max_rows", "cache_bytes", "max_excluded", "user_deadline",
+	} {
+		if !strings.Contains(err.Error(), "rollout."+field+": ") {
+			t.Errorf("%s is not mentioned", field)
+		}
+	}
+	if n := strings.Count(err.Error(), "\n") + 1; n != 16 {
+		t.Errorf("%d errors, want 16:\n%v", n, err)
+	}
+}
+
+// New says what does not fit before anything runs.
+func TestNewErrors(t *testing.T) {
+	tok, tmpl := byteTokenizer(t, deskWords...)
+	m := markovModel(t, tok, agentChain, 13, 1)
+	parts := Parts{Scenario: desk(), Tokenizer: tok, Template: tmpl, Agent: m, Frozen: m}
+	for what, change := range map[string]func(c *Config){
+		"does not hold the prompt":          func(c *Config) { c.User.Context, c.User.MaxTokens = 80, 70 },
+		"cannot hold the protocol's tags":   func(c *Config) { c.Mode, c.Agent.MaxTokens = dialogue.Guided, 9 },
+		"rollout.cache_bytes: 1000000: one": func(c *Config) { c.CacheBytes = 1_000_000 },
+		"the model holds 2048 positions":    func(c *Config) { c.Agent.Context = 4000 },
+		"rollout.max_rows":                  func(c *Config) { c.MaxRows = 0 },
+	} {
+		cfg := deskConfig(dialogue.Free)
+		change(&cfg)
+		if r, err := New(cfg, parts); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("want an error with %q, got %v", what, err)
+			if r != nil {
+				r.Close()
+			}
+		}
+	}
+}
+
+// The cache's memory bounds the dialogues that run at once; each of them always fits.
+func TestCacheBytes(t *testing.T) {
+	cfg := deskConfig(dialogue.Free)
+	// A block of 32 tokens: 2 layers × 2 (k, v) × 2 heads × 16 × 32 × 4 bytes = 16,384. A dialogue of 1,200 + 1,200 tokens: 2 × 38
+	// blocks, of which one of the user's prompt is shared; the agent's prompt and turn prefix of 57 tokens shares one too.
+	cfg.CacheBytes = 4_000_000
+	d := setDesk(t, cfg)
+	if n := d.roller.Dialogues(); n != 3 {
+		t.Errorf("%d dialogues at once in 4 MB, want 3 of 2·37·16,384 bytes", n)
+	}
+	res := d.run(t, Request{Profiles: deskProfiles(d.parts.Scenario, 3), Group: 3, Seed: 1})
+	if len(res.Episodes) != 9 {
+		t.Errorf("%d dialogues", len(res.Episodes))
+	}
+}

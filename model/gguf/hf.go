@@ -146,6 +146,9 @@ func (f *File) Weights() ([]Weight, error) {
 			_, err := t.Rows(0, 0)
 			return nil, err
 		}
+		if n := len(t.Shape); n != 1 && n != 2 {
+			return nil, fmt.Errorf("%s: tensor %q %v: want a vector or a matrix", f.path, t.Name, t.Shape)
+		}
 		w := Weight{Name: name, Shape: t.Shape, t: t}
 		if m := blockName.FindStringSubmatch(t.Name); m != nil && arch == "llama" && (m[2] == "attn_q" || m[2] == "attn_k") {
 			n := map[string]int{"attn_q": heads, "attn_k": kvHeads}[m[2]]

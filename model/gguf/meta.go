@@ -20,7 +20,7 @@ func (r *reader) err() error {
 
 func (r *reader) bad(key, want string) {
 	if v, ok := r.f.meta[key]; ok {
-		r.errs = append(r.errs, fmt.Errorf("metadata %s is %.60v: want %s", key, v, want))
+		r.errs = append(r.errs, fmt.Errorf("metadata %s is %.60s: want %s", key, fmt.Sprint(v), want))
 	} else {
 		r.errs = append(r.errs, fmt.Errorf("metadata %s is missing: want %s", key, want))
 	}

@@ -143,6 +143,9 @@ func parse(data []byte) (*File, error) {
 		return nil, fmt.Errorf("GGUF version %d: only 2 and 3 are supported", version)
 	}
 	nTensors, nKeys := c.u64(), c.u64()
+	if c.err != nil {
+		return nil, c.err
+	}
 	if nTensors > maxTensors || nKeys > maxKeys {
 		return nil, fmt.Errorf("claims %d tensors and %d keys: the limits are %d and %d", nTensors, nKeys, maxTensors, maxKeys)
 	}

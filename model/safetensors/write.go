@@ -43,7 +43,7 @@ func Write(path string, meta map[string]string, sources []Source) (err error) {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return atomically(path, func(w io.Writer) error {
+	return WriteAtomic(path, func(w io.Writer) error {
 		if _, err := w.Write(header); err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func WriteDir(dir string, sources []Source, maxShard int64) error {
 	if err != nil {
 		return err
 	}
-	return atomically(filepath.Join(dir, IndexFile), func(w io.Writer) error {
+	return WriteAtomic(filepath.Join(dir, IndexFile), func(w io.Writer) error {
 		_, err := w.Write(append(index, '\n'))
 		return err
 	})
@@ -182,8 +182,9 @@ func refuseOthers(dir string, names []string) error {
 	return nil
 }
 
-// atomically writes path through a temporary file in the same directory.
-func atomically(path string, write func(io.Writer) error) (err error) {
+// WriteAtomic writes path through a temporary file in the same directory, synced and then renamed: path is always the
+// old file or the whole new one.
+func WriteAtomic(path string, write func(io.Writer) error) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", path, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -121,6 +122,9 @@ func (t *Trainer) Samples(episodes []*dialogue.Episode) ([]*Sample, *Metrics, er
 		if e.End.Excluded() {
 			met.Excluded++
 			continue
+		}
+		if math.IsNaN(e.Reward) || math.IsInf(e.Reward, 0) {
+			return nil, nil, fmt.Errorf("dialogue %s: its reward is %v", e.ID, e.Reward)
 		}
 		kept = append(kept, e)
 		rewards, groups = append(rewards, e.Reward), append(groups, e.Group)

@@ -180,8 +180,8 @@ func (r *stepRun) coefficients(b *Batch, total counts) Coefficients {
 			}
 			next[k]++
 			tl := cfg.token(lp, old, ref, st.Entropy(), s.Advantage)
-			if math.IsNaN(tl.dLogProb) || math.IsInf(tl.dLogProb, 0) {
-				return nil, nil, fmt.Errorf("dialogue %s, token %d: the loss has no finite gradient: log-prob %v, at sampling %v, reference %v, advantage %v",
+			if !(math.Abs(tl.dLogProb) < math.MaxFloat32) {
+				return nil, nil, fmt.Errorf("dialogue %s, token %d: the loss has no gradient in fp32: log-prob %v, at sampling %v, reference %v, advantage %v",
 					s.ID, b.Token[j], lp, old, ref, s.Advantage)
 			}
 			w := cfg.weight(trained[k], total)

@@ -44,6 +44,9 @@ func (c *LossConfig) Validate() error {
 	if !(c.KL >= 0) {
 		errs = append(errs, fmt.Errorf("kl is %v: want 0 or more", c.KL))
 	}
+	if !(math.Abs(c.Entropy) < math.MaxFloat32) { // below 0 it sharpens
+		errs = append(errs, fmt.Errorf("entropy is %v: want a number", c.Entropy))
+	}
 	switch c.Norm {
 	case "token", "sequence":
 	case "fixed":

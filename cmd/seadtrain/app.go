@@ -49,7 +49,7 @@ func newApp() *cli.App {
 			return usagef("no command %q: seadtrain --help lists them", c.Args().First())
 		},
 		Commands: []*cli.Command{
-			sftCommand(), doctorCommand(), versionCommand(), completionCommand(),
+			runCommand(), sftCommand(), doctorCommand(), versionCommand(), completionCommand(),
 		},
 	}
 	for _, c := range app.Commands {
@@ -71,41 +71,54 @@ func args(c *cli.Context, names ...string) error {
 	return usagef("%s: %d arguments, want %s (seadtrain %s --help)", c.Command.Name, c.NArg(), want, c.Command.Name)
 }
 
-// reorder moves a command's flags in front of its arguments: people write them behind, the flag package stops reading at
-// the first argument.
+// reorder moves a command's flags in front of its arguments, and the program's in front of the command: people write them
+// anywhere, the flag package stops reading at the first argument.
 func reorder(app *cli.App, argv []string) []string {
 	at := slices.IndexFunc(argv[min(1, len(argv)):], func(a string) bool { return app.Command(a) != nil }) + 1
 	if at == 0 {
 		return argv
 	}
-	valued := map[string]bool{} // flags that take a value, by every name
-	for _, f := range app.Command(argv[at]).Flags {
-		d, ok := f.(cli.DocGenerationFlag)
-		for _, name := range f.Names() {
-			valued[name] = ok && d.TakesValue()
-		}
-	}
-	flags, rest := slices.Clone(argv[:at+1]), []string{}
+	global, own := valued(app.Flags), valued(app.Command(argv[at]).Flags)
+	front, flags, rest := slices.Clone(argv[:at]), []string{argv[at]}, []string{}
 	for i := at + 1; i < len(argv); i++ {
 		a := argv[i]
-		switch {
-		case a == "--":
+		if a == "--" {
 			rest = append(rest, argv[i+1:]...)
-			i = len(argv)
-		case len(a) < 2 || a[0] != '-': // "-" is an argument: standard input or output
+			break
+		}
+		if len(a) < 2 || a[0] != '-' { // "-" is an argument: standard input or output
 			rest = append(rest, a)
-		default:
-			flags = append(flags, a)
-			if valued[strings.TrimLeft(a, "-")] && i+1 < len(argv) {
-				i++
-				flags = append(flags, argv[i])
+			continue
+		}
+		name, _, joined := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		to, takes := &flags, own[name]
+		if _, mine := own[name]; !mine {
+			if g, ok := global[name]; ok {
+				to, takes = &front, g
 			}
+		}
+		*to = append(*to, a)
+		if takes && !joined && i+1 < len(argv) {
+			i++
+			*to = append(*to, argv[i])
 		}
 	}
 	if len(rest) > 0 {
 		flags = append(append(flags, "--"), rest...)
 	}
-	return flags
+	return append(front, flags...)
+}
+
+// valued tells by every name of the flags whether it takes a value.
+func valued(flags []cli.Flag) map[string]bool {
+	out := map[string]bool{}
+	for _, f := range flags {
+		d, ok := f.(cli.DocGenerationFlag)
+		for _, name := range f.Names() {
+			out[name] = ok && d.TakesValue()
+		}
+	}
+	return out
 }
 
 // setFlag is the override of single config keys.

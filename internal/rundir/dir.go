@@ -90,14 +90,14 @@ func (d *Dir) sweep() error {
 
 // Rewind removes the files of steps after this one, which a resumed run will write again.
 func (d *Dir) Rewind(step int) error {
-	for _, kind := range []string{"episodes", "profiles"} {
+	for _, kind := range []string{"episodes", "profiles", "eval"} {
 		entries, err := os.ReadDir(d.File(kind))
 		if err != nil {
 			return fmt.Errorf("rewind to step %d: %w", step, err)
 		}
 		for _, e := range entries {
 			var n int
-			if _, err := fmt.Sscanf(e.Name(), "step-%d.jsonl", &n); err != nil || n <= step {
+			if _, err := fmt.Sscanf(e.Name(), "step-%d", &n); err != nil || n <= step {
 				continue
 			}
 			if err := os.Remove(d.File(kind, e.Name())); err != nil {

@@ -1,0 +1,107 @@
+package loop
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"seadtrain/internal/hfdir"
+	"seadtrain/model"
+)
+
+// state is trainer/state.json: what is neither the optimizer's nor the curriculum's.
+type state struct {
+	Step   int    `json:"step"`   // complete steps
+	Frozen string `json:"frozen"` // SHA-256 of the role-play model's weights, the same in every checkpoint of a run
+}
+
+// checkpoint saves the run as it is after the last complete step, once.
+func (r *run) checkpoint() error {
+	if r.done == r.saved || r.done == 0 {
+		return nil
+	}
+	slog.Debug("phase", "phase", "checkpoint", "step", r.done)
+	start := time.Now()
+	sum, err := r.stage.Frozen.Checksum()
+	if err != nil {
+		return err
+	}
+	if sum != r.frozen {
+		return fmt.Errorf("step %d: the role-play model's weights have changed: their SHA-256 was %s, is %s", r.done, r.frozen, sum)
+	}
+	c, err := r.dir.WriteCheckpoint(r.done, r.fill)
+	if err != nil {
+		return err
+	}
+	r.saved = r.done
+	slog.Debug("checkpoint", "path", c.Path, "seconds", time.Since(start).Seconds())
+	return r.dir.Prune(r.cfg.Checkpoint.KeepLast)
+}
+
+func (r *run) fill(dir string) error {
+	opts := model.SaveOptions{DType: hfdir.FileType(r.cfg.Checkpoint.DType, r.stage.Agent.Model), Tensors: r.trainer.Optimizer.Masters()}
+	if err := r.stage.Agent.Save(dir, opts); err != nil {
+		return err
+	}
+	own := filepath.Join(dir, "trainer")
+	if err := r.trainer.Optimizer.Save(own); err != nil {
+		return err
+	}
+	text, err := json.Marshal(state{Step: r.done, Frozen: r.frozen})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(own, "state.json"), append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(own, "curriculum.json"), r.atDone, 0o644)
+}
+
+// resume takes up the newest checkpoint that verifies, and forgets what came after it.
+func (r *run) resume() error {
+	c, broken, err := r.dir.Latest()
+	if err != nil {
+		return err
+	}
+	for _, b := range broken {
+		slog.Warn("ignored a broken checkpoint", "path", b.Path, "error", b.Err)
+	}
+	if c == nil {
+		return r.dir.Rewind(0)
+	}
+	if err := r.restore(c.Trainer()); err != nil {
+		return fmt.Errorf("resume from %s: %w", c.Path, err)
+	}
+	r.saved = r.done
+	slog.Info("resumed", "checkpoint", c.Path, "step", r.done, "of", r.cfg.Steps())
+	return r.dir.Rewind(r.done)
+}
+
+func (r *run) restore(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "state.json"))
+	if err != nil {
+		return err
+	}
+	var st state
+	if err := json.Unmarshal(text, &st); err != nil {
+		return fmt.Errorf("state.json: %w", err)
+	}
+	if st.Frozen != r.frozen {
+		return fmt.Errorf("the role-play model %s is not the one this run began with: its SHA-256 was %s, is %s", r.cfg.Model, st.Frozen, r.frozen)
+	}
+	users, err := os.ReadFile(filepath.Join(dir, "curriculum.json"))
+	if err != nil {
+		return err
+	}
+	if err := r.users.Restore(users); err != nil {
+		return err
+	}
+	if err := r.trainer.Optimizer.Load(dir); err != nil {
+		return err
+	}
+	r.done = st.Step
+	return nil
+}

@@ -1,0 +1,100 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"seadtrain/curriculum"
+	"seadtrain/dialogue"
+	"seadtrain/eval"
+	"seadtrain/internal/nano"
+	"seadtrain/rollout"
+)
+
+// Evaluate plays the fixed held-out profiles against one kind of user. version is that of the agent's weights.
+func (s *Stage) Evaluate(ctx context.Context, cfg *EvalConfig, user string, version uint64, progress func(rollout.Progress)) ([]dialogue.Episode, error) {
+	source, err := s.users(user)
+	if err != nil {
+		return nil, err
+	}
+	profiles, err := curriculum.HeldOut(s.Scenario, cfg.Profiles, cfg.Seed)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.Roller.Run(ctx, rollout.Request{
+		Profiles: profiles, Group: cfg.Group, Seed: cfg.Seed, Tag: "eval-", Version: version, Users: source,
+		AgentSampling: &cfg.Agent, UserSampling: &cfg.User, Progress: progress,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("evaluation against %s: %w", user, err)
+	}
+	return values(res.Episodes), nil
+}
+
+func values(episodes []*dialogue.Episode) []dialogue.Episode {
+	out := make([]dialogue.Episode, len(episodes))
+	for i, ep := range episodes {
+		out[i] = *ep
+	}
+	return out
+}
+
+// Fidelity judges the users of a set of dialogues by the world's rules; nil where there are none.
+func (s *Stage) Fidelity(episodes []dialogue.Episode) (*nano.Fidelity, error) {
+	if s.Rules == nil {
+		return nil, nil
+	}
+	var sum nano.Fidelity
+	for i := range episodes {
+		f, err := s.Rules.Judge(&episodes[i])
+		if err != nil {
+			return nil, err
+		}
+		sum.Add(f)
+	}
+	return &sum, nil
+}
+
+// evaluate plays the held-out set after a step (0: before training), for every kind of user, unless the run directory has
+// the dialogues already.
+func (r *run) evaluate(ctx context.Context, step int) error {
+	if r.cfg.Eval.Profiles == 0 {
+		return nil
+	}
+	for _, user := range r.cfg.Eval.Users {
+		path := r.evalFile(step, user)
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
+		slog.Debug("phase", "phase", "evaluate", "step", step, "user", user)
+		start := time.Now()
+		episodes, err := r.stage.Evaluate(ctx, &r.cfg.Eval, user, r.version(), r.show(fmt.Sprintf("held-out evaluation, %s user", user)))
+		if err != nil {
+			return err
+		}
+		if err := dialogue.WriteEpisodes(path, episodes, dialogue.WriteOptions{}); err != nil {
+			return err
+		}
+		report := eval.Evaluate(r.stage.Scenario, episodes, eval.Options{Seed: r.cfg.Eval.Seed, Resamples: r.cfg.Eval.Resamples})
+		args := []any{"step", step, "user", user, "completion", report.Published.CR.String(), "dialogues", len(episodes),
+			"seconds", int(time.Since(start).Seconds())}
+		if user == Frozen {
+			f, err := r.stage.Fidelity(episodes)
+			if err != nil {
+				return err
+			}
+			if f != nil {
+				args = append(args, "user_state_agreement", fmt.Sprintf("%.3f", f.StateAgreement()))
+			}
+		}
+		slog.Info("held-out evaluation", args...)
+	}
+	return nil
+}
+
+func (r *run) evalFile(step int, user string) string {
+	return r.dir.File("eval", fmt.Sprintf("step-%d-%s.jsonl", step, user))
+}

@@ -594,10 +594,12 @@ func TestBatchInvariance(t *testing.T) {
 		got := play(rows, order)
 		same(t, fmt.Sprint(rows, " rows, reversed"), order, got[:], want[:])
 	}
-	for _, i := range order[:5] {
+	for k, i := range order[:5] {
+		torch.SetNumThreads(1 + k/4) // the last one with two threads
 		got := play(512, []int{i})
 		same(t, "alone", []int{i}, got[:], want[:])
 	}
+	torch.SetNumThreads(1)
 }
 
 func same(t *testing.T, what string, order []int, got, want []dialogue.Trace) {

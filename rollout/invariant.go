@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 
 	"seadtrain/model"
 	"seadtrain/torch"
@@ -25,10 +28,14 @@ func invariantRows(m *model.Model, maxRows int) (pad int, err error) {
 	low := 0
 	err = torch.Do(func() {
 		for _, w := range probed(m) {
-			bias := torch.Randn(2, torch.F32, torch.CPU, w.Dim(0))
-			for _, b := range []*torch.Tensor{nil, bias} {
-				low = max(low, lowestRows(w.Dim(1), maxRows, func(x *torch.Tensor) *torch.Tensor { return torch.Linear(x, w, b) }))
+			key := fmt.Sprint(w.w.Shape(), w.bias != nil, maxRows, torch.NumThreads())
+			if n, ok := probes.Load(key); ok {
+				low = max(low, n.(int))
+				continue
 			}
+			n := lowestRows(w.w.Dim(1), maxRows, func(x *torch.Tensor) *torch.Tensor { return torch.Linear(x, w.w, w.bias) })
+			probes.Store(key, n)
+			low = max(low, n)
 		}
 	})
 	if err != nil {
@@ -36,6 +43,9 @@ func invariantRows(m *model.Model, maxRows int) (pad int, err error) {
 	}
 	return padFor(low)
 }
+
+// probes remembers what lowestRows found: a fact about the processor and the library, not about weights.
+var probes sync.Map
 
 // padFor is the candidate that covers the least number of rows.
 func padFor(low int) (int, error) {
@@ -47,23 +57,31 @@ func padFor(low int) (int, error) {
 	return 0, fmt.Errorf("%w: still with %d rows, and the largest padding tried is %d", ErrNotInvariant, low-1, padCandidates[len(padCandidates)-1])
 }
 
-// probed lists one weight per shape: the four matrices of a layer, then the head.
-func probed(m *model.Model) []*torch.Tensor {
-	var ws []*torch.Tensor
+type product struct{ w, bias *torch.Tensor }
+
+// probed lists one product per shape: the four of a layer, then the head.
+func probed(m *model.Model) []product {
+	var ps []product
 	for half := range 2 {
-		for _, l := range m.BlockLeaves(half) {
-			if len(l.Parts[0].Shape) == 2 {
-				ws = append(ws, l.Tensor)
+		leaves := m.BlockLeaves(half)
+		for i, l := range leaves {
+			if len(l.Parts[0].Shape) != 2 {
+				continue
 			}
+			p := product{w: l.Tensor}
+			if i+1 < len(leaves) && strings.HasSuffix(leaves[i+1].Name, "bias") {
+				p.bias = leaves[i+1].Tensor
+			}
+			ps = append(ps, p)
 		}
 	}
-	return append(ws, m.HeadLeaf().Tensor)
+	return append(ps, product{w: m.HeadLeaf().Tensor})
 }
 
 // lowestRows is the number of rows from which on no number that was tried gave other bits than the largest with one
 // thread. product maps [n, in] to [n, out]. On the engine thread, whose number of threads it leaves as it was.
 func lowestRows(in int64, maxRows int, product func(x *torch.Tensor) *torch.Tensor) (low int) {
-	const shifts = 3
+	const shifts = 2
 	most := max(maxRows, 2*padCandidates[len(padCandidates)-1])
 	threads := torch.NumThreads()
 	defer torch.SetNumThreads(threads)
@@ -72,7 +90,7 @@ func lowestRows(in int64, maxRows int, product func(x *torch.Tensor) *torch.Tens
 		torch.SetNumThreads(1)
 		all := product(x).Bytes()
 		row := len(all) / (most + shifts)
-		for _, t := range []int{1, threads} {
+		for _, t := range slices.Compact([]int{1, 2, max(2, threads)}) { // a later change between one and two is covered
 			torch.SetNumThreads(t)
 			for _, n := range probeSizes(most) {
 				for at := range shifts {

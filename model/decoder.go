@@ -120,9 +120,9 @@ func (m *Model) Embed(ids *torch.Tensor) *torch.Tensor {
 // localIDs gives row numbers of this rank's slice (0 for ids of others) and a mask [n, 1] of the own ones.
 func (m *Model) localIDs(ids *torch.Tensor) (local, mask *torch.Tensor) {
 	rows := float64(m.embed.Tensor.Dim(0))
-	l := ids.AddScalar(-float64(m.VocabOffset()))
+	l := ids.AddScalar(-float64(m.VocabOffset())) // fp32, which holds every id exactly
 	clamped := l.ClampMin(0).ClampMax(rows - 1)
-	return clamped, l.Eq(clamped).To(m.DType, m.Device).Reshape(-1, 1)
+	return clamped.To(torch.I64, m.Device), l.Eq(clamped).To(m.DType, m.Device).Reshape(-1, 1)
 }
 
 // EmbedBackward adds the embedding's gradient for dx [n, c] into grad [rows, c].

@@ -79,7 +79,9 @@ sn_status sn_all_gather(sn_comm c, sn_tensor t, int size, sn_tensor* out) {
     auto shape = in.sizes().vec();
     shape.insert(shape.begin(), size);
     auto all = at::empty(shape, in.options());
-    collective([&] { return group(c)._allgather_base(all, in); });
+    // Flat: Gloo cuts the output along its first dimension and wants parts of the input's own shape.
+    auto flat_in = in.view({-1}), flat_all = all.view({-1});
+    collective([&] { return group(c)._allgather_base(flat_all, flat_in); });
     *out = give(std::move(all));
   })
 }

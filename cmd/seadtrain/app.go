@@ -3,10 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"seadtrain/torch"
 )
 
 const about = `Trains a multi-turn service agent without human dialogues, by the method SEAD: users are sampled from a grid of
@@ -49,14 +52,28 @@ func newApp() *cli.App {
 			return usagef("no command %q: seadtrain --help lists them", c.Args().First())
 		},
 		Commands: []*cli.Command{
-			runCommand(), sftCommand(), doctorCommand(), versionCommand(), completionCommand(),
+			runCommand(), rolloutCommand(), evalCommand(), analyzeCommand(), profilesCommand(), sftCommand(), scoreCommand(),
+			convertCommand(), doctorCommand(), versionCommand(), completionCommand(), corpusCommand(),
 		},
 	}
-	for _, c := range app.Commands {
-		c.OnUsageError = app.OnUsageError
-		c.HideHelpCommand = true
-	}
+	quiet(app.Commands, app.OnUsageError)
 	return app
+}
+
+// quiet makes every command report a wrong flag as an error alone, without its help text.
+func quiet(commands []*cli.Command, onUsageError cli.OnUsageErrorFunc) {
+	for _, c := range commands {
+		c.OnUsageError, c.HideHelpCommand = onUsageError, true
+		if len(c.Subcommands) > 0 {
+			c.Action = func(c *cli.Context) error {
+				if c.NArg() == 0 {
+					return cli.ShowSubcommandHelp(c)
+				}
+				return usagef("%s: no command %q: seadtrain %[1]s --help lists them", c.Command.Name, c.Args().First())
+			}
+			quiet(c.Subcommands, onUsageError)
+		}
+	}
 }
 
 // args checks the number of positional arguments.
@@ -78,8 +95,16 @@ func reorder(app *cli.App, argv []string) []string {
 	if at == 0 {
 		return argv
 	}
-	global, own := valued(app.Flags), valued(app.Command(argv[at]).Flags)
-	front, flags, rest := slices.Clone(argv[:at]), []string{argv[at]}, []string{}
+	cmd, first := app.Command(argv[at]), at
+	for at+1 < len(argv) {
+		i := slices.IndexFunc(cmd.Subcommands, func(s *cli.Command) bool { return s.HasName(argv[at+1]) })
+		if i < 0 {
+			break
+		}
+		cmd, at = cmd.Subcommands[i], at+1
+	}
+	global, own := valued(app.Flags), valued(cmd.Flags)
+	front, flags, rest := slices.Clone(argv[:first]), slices.Clone(argv[first:at+1]), []string{}
 	for i := at + 1; i < len(argv); i++ {
 		a := argv[i]
 		if a == "--" {
@@ -119,6 +144,17 @@ func valued(flags []cli.Flag) map[string]bool {
 		}
 	}
 	return out
+}
+
+func threadsFlag() cli.Flag {
+	return &cli.IntFlag{Name: "threads", Usage: "`THREADS` of tensor work; 0: one per core"}
+}
+
+func setThreads(n int) {
+	if n <= 0 {
+		n = runtime.NumCPU()
+	}
+	torch.SetNumThreads(n)
 }
 
 // setFlag is the override of single config keys.

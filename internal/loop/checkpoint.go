@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"seadtrain/curriculum"
+	"seadtrain/dialogue"
+	"seadtrain/internal/config"
 	"seadtrain/internal/hfdir"
 	"seadtrain/model"
 )
@@ -104,4 +107,25 @@ func (r *run) restore(dir string) error {
 	}
 	r.done = st.Step
 	return nil
+}
+
+// OpenCurriculum gives the Profile Controller as it was when a checkpoint was written.
+func OpenCurriculum(checkpoint string) (*dialogue.Scenario, *curriculum.Controller, error) {
+	var cfg Config
+	if err := config.Load(filepath.Join(checkpoint, "..", "..", "config.toml"), nil, &cfg); err != nil {
+		return nil, nil, err
+	}
+	scn, err := OpenScenario(cfg.Scenario, cfg.Library)
+	if err != nil {
+		return nil, nil, err
+	}
+	users, err := curriculum.New(cfg.Curriculum, scn, cfg.seed("curriculum", 0))
+	if err != nil {
+		return nil, nil, err
+	}
+	state, err := os.ReadFile(filepath.Join(checkpoint, "trainer", "curriculum.json"))
+	if err != nil {
+		return nil, nil, err
+	}
+	return scn, users, users.Restore(state)
 }

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,24 +15,34 @@ import (
 	"seadtrain/rollout"
 )
 
-// Evaluate plays the fixed held-out profiles against one kind of user. version is that of the agent's weights.
-func (s *Stage) Evaluate(ctx context.Context, cfg *EvalConfig, user string, version uint64, progress func(rollout.Progress)) ([]dialogue.Episode, error) {
-	source, err := s.users(user)
-	if err != nil {
+// Play plays dialogues against one kind of user. With rollout.ErrTooManyExcluded the dialogues are complete.
+func (s *Stage) Play(ctx context.Context, q rollout.Request, user string) ([]dialogue.Episode, error) {
+	var err error
+	if q.Users, err = s.users(user); err != nil {
 		return nil, err
 	}
+	res, err := s.Roller.Run(ctx, q)
+	if res == nil {
+		return nil, err
+	}
+	return values(res.Episodes), err
+}
+
+// Evaluate plays the fixed held-out profiles against one kind of user. version is that of the agent's weights.
+func (s *Stage) Evaluate(ctx context.Context, cfg *EvalConfig, user string, version uint64, progress func(rollout.Progress)) ([]dialogue.Episode, error) {
 	profiles, err := curriculum.HeldOut(s.Scenario, cfg.Profiles, cfg.Seed)
 	if err != nil {
 		return nil, err
 	}
-	res, err := s.Roller.Run(ctx, rollout.Request{
-		Profiles: profiles, Group: cfg.Group, Seed: cfg.Seed, Tag: "eval-", Version: version, Users: source,
+	episodes, err := s.Play(ctx, rollout.Request{
+		Profiles: profiles, Group: cfg.Group, Seed: cfg.Seed, Tag: "eval-", Version: version,
 		AgentSampling: &cfg.Agent, UserSampling: &cfg.User, Progress: progress,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("evaluation against %s: %w", user, err)
+	}, user)
+	if errors.Is(err, rollout.ErrTooManyExcluded) { // a finding, not an obstacle: the report counts them
+		slog.Warn("held-out evaluation", "user", user, "error", err)
+		err = nil
 	}
-	return values(res.Episodes), nil
+	return episodes, err
 }
 
 func values(episodes []*dialogue.Episode) []dialogue.Episode {

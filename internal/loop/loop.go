@@ -69,7 +69,7 @@ func (r *run) step(ctx context.Context, step int) error {
 	// 2. Roll out: every profile a group of dialogues, agent against the frozen role-play model.
 	end = phase("rollout")
 	res, err := r.stage.Roller.Run(ctx, rollout.Request{
-		Profiles: profiles, Group: cfg.Group, Seed: r.seed("rollout", step), Step: step, Version: r.version(),
+		Profiles: profiles, Group: cfg.Group, Seed: cfg.seed("rollout", step), Step: step, Version: r.version(),
 		Progress: r.show(fmt.Sprintf("step %d/%d", step, cfg.Steps())),
 	})
 	end()
@@ -86,7 +86,7 @@ func (r *run) step(ctx context.Context, step int) error {
 	// 3. Train: GRPO on the agent. Once begun it ends, stop or not: half an update is no step.
 	end = phase("train")
 	r.line.Show("step %d/%d: training on %d dialogues", step, cfg.Steps(), len(res.Episodes))
-	met.Train, err = r.trainer.Step(context.WithoutCancel(ctx), res.Episodes, r.seed("train", step))
+	met.Train, err = r.trainer.Step(context.WithoutCancel(ctx), res.Episodes, cfg.seed("train", step))
 	end()
 	if err != nil {
 		return fmt.Errorf("step %d: %w", step, err)

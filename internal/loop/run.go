@@ -58,7 +58,7 @@ func open(cfg *Config, dir *rundir.Dir, line *progress.Line) (r *run, err error)
 	if r.frozen, err = r.stage.Frozen.Checksum(); err != nil {
 		return r, err
 	}
-	if r.users, err = curriculum.New(cfg.Curriculum, r.stage.Scenario, r.seed("curriculum", 0)); err != nil {
+	if r.users, err = curriculum.New(cfg.Curriculum, r.stage.Scenario, cfg.seed("curriculum", 0)); err != nil {
 		return r, err
 	}
 	r.trainer, err = train.NewTrainer(cfg.Train, r.stage.Agent.Model, r.stage.Frozen, r.stage.Roller.Sets(), nil, cfg.OptimizerSteps())
@@ -94,8 +94,8 @@ func (r *run) close() {
 }
 
 // seed derives the seed of one purpose in one step.
-func (r *run) seed(purpose string, step int) uint64 {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", r.cfg.Seed, purpose, step))
+func (c *Config) seed(purpose string, step int) uint64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", c.Seed, purpose, step))
 	return binary.LittleEndian.Uint64(sum[:])
 }
 

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"seadtrain/curriculum"
+	"seadtrain/dialogue"
+	"seadtrain/internal/config"
+	"seadtrain/internal/loop"
+)
+
+func scenarioFlag(otherwise string) cli.Flag {
+	return &cli.StringFlag{Name: "scenario", Usage: "`SCENARIO` by name and language, or a TOML file (default: " + otherwise + ")"}
+}
+
+func profilesCommand() *cli.Command {
+	common := func(flags ...cli.Flag) []cli.Flag {
+		return append([]cli.Flag{
+			scenarioFlag(defaultScenario),
+			&cli.StringFlag{Name: "config", Usage: "run config `FILE` for the [curriculum] settings and the scenario"},
+			setFlag(),
+		}, flags...)
+	}
+	return &cli.Command{
+		Name:  "profiles",
+		Usage: "sample and validate users, show the grid of states",
+		Description: `EXAMPLES
+   seadtrain profiles sample --scenario outbound/zh -n 60 --out users.jsonl
+   seadtrain profiles validate users.jsonl --scenario outbound/zh
+   seadtrain profiles grid --checkpoint runs/a/checkpoints/step-20`,
+		Subcommands: []*cli.Command{
+			{
+				Name:  "sample",
+				Usage: "draw profiles as the first step of a run would, as JSONL",
+				Flags: common(
+					&cli.IntFlag{Name: "n", Value: 60, Usage: "`NUMBER` of profiles"},
+					&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`SEED`"},
+					&cli.BoolFlag{Name: "held-out", Usage: "the evaluation's profiles instead: combinations that no run trains on"},
+					&cli.StringFlag{Name: "out", Value: "-", Usage: "`FILE` to write; \"-\": standard output"},
+				),
+				Action: sampleProfiles,
+			},
+			{
+				Name:      "validate",
+				Usage:     "check profiles against a scenario: state, behaviours, contradictions, ids",
+				ArgsUsage: "FILE",
+				Flags:     []cli.Flag{scenarioFlag(defaultScenario)},
+				Action: func(c *cli.Context) error {
+					if err := args(c, "FILE"); err != nil {
+						return err
+					}
+					scn, err := loop.OpenScenario(orDefault(c.String("scenario")), "")
+					if err != nil {
+						return err
+					}
+					all, err := readProfiles(c.Args().First(), scn)
+					if err != nil {
+						return err
+					}
+					states := map[string]bool{}
+					for _, p := range all {
+						states[p.State.String()] = true
+					}
+					_, err = fmt.Printf("%d profiles, all valid for %s/%s, in %d of %d states\n", len(all), scn.Name, scn.Language, len(states), scn.States())
+					return err
+				},
+			},
+			{
+				Name:  "grid",
+				Usage: "the grid of initial states: completion, band and share of the next profiles",
+				Flags: common(
+					&cli.StringFlag{Name: "checkpoint", Usage: "a run's checkpoint `DIRECTORY` (default: the grid before the first step)"},
+					&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`SEED`"},
+					jsonFlag(),
+				),
+				Action: showGrid,
+			},
+		},
+	}
+}
+
+func orDefault(scenario string) string {
+	if scenario == "" {
+		return defaultScenario
+	}
+	return scenario
+}
+
+// curriculumOf reads the settings that profiles are drawn with.
+func curriculumOf(c *cli.Context) (curriculum.Config, *dialogue.Scenario, error) {
+	cfg := loop.Default()
+	cfg.Model = "embedded:nano" // not used here, but a config needs one
+	if err := config.Load(c.String("config"), c.StringSlice("set"), &cfg); err != nil {
+		return cfg.Curriculum, nil, usage(err)
+	}
+	ref := cfg.Scenario
+	if c.IsSet("scenario") {
+		ref = c.String("scenario")
+	}
+	scn, err := loop.OpenScenario(ref, cfg.Library)
+	return cfg.Curriculum, scn, err
+}
+
+func sampleProfiles(c *cli.Context) error {
+	if err := args(c); err != nil {
+		return err
+	}
+	n := c.Int("n")
+	if n < 1 {
+		return usagef("-n %d: want at least 1", n)
+	}
+	cfg, scn, err := curriculumOf(c)
+	if err != nil {
+		return err
+	}
+	var profiles []dialogue.Profile
+	if c.Bool("held-out") {
+		profiles, err = curriculum.HeldOut(scn, n, c.Uint64("seed"))
+	} else {
+		var users *curriculum.Controller
+		if users, err = curriculum.New(cfg, scn, c.Uint64("seed")); err == nil {
+			profiles = users.Sample(n)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return writeFile(c.String("out"), func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		for _, p := range profiles {
+			if err := enc.Encode(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func showGrid(c *cli.Context) error {
+	if err := args(c); err != nil {
+		return err
+	}
+	var scn *dialogue.Scenario
+	var users *curriculum.Controller
+	var err error
+	if dir := c.String("checkpoint"); dir != "" {
+		scn, users, err = loop.OpenCurriculum(dir)
+	} else {
+		var cfg curriculum.Config
+		if cfg, scn, err = curriculumOf(c); err == nil {
+			users, err = curriculum.New(cfg, scn, c.Uint64("seed"))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	stats := users.Stats()
+	return show(c, stats, stats.Table(scn))
+}
+
+// readProfiles reads JSONL of profiles and checks every one; the error lists all that is wrong.
+func readProfiles(path string, scn *dialogue.Scenario) (all []dialogue.Profile, err error) {
+	err = readFile(path, func(r io.Reader) error {
+		scan := bufio.NewScanner(r)
+		scan.Buffer(nil, 1<<20)
+		var errs []error
+		n := 0
+		for scan.Scan() {
+			n++
+			var p dialogue.Profile
+			err := json.Unmarshal(scan.Bytes(), &p)
+			if err == nil {
+				err = scn.CheckProfile(p)
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s:%d: %w", path, n, err))
+				continue
+			}
+			all = append(all, p)
+		}
+		return errors.Join(append(errs, scan.Err())...)
+	})
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("%s: no profiles", path)
+	}
+	return all, err
+}

@@ -58,7 +58,7 @@ func Float32s(d DType, data []byte) ([]float32, error) {
 }
 
 // AppendFloat32s appends v to dst as elements of type F32, F16 or BF16, rounded to nearest, ties to even. A finite value
-// beyond F16's range becomes an infinity, as in PyTorch; the caller decides whether that is acceptable.
+// that would become an infinity in F16 is an error: no checkpoint means that.
 func AppendFloat32s(dst []byte, d DType, v []float32) ([]byte, error) {
 	switch d {
 	case F32:
@@ -71,7 +71,11 @@ func AppendFloat32s(dst []byte, d DType, v []float32) ([]byte, error) {
 		}
 	case F16:
 		for _, x := range v {
-			dst = binary.LittleEndian.AppendUint16(dst, Float32ToHalf(x))
+			h := Float32ToHalf(x)
+			if h&0x7fff == 0x7c00 && !math.IsInf(float64(x), 0) {
+				return dst, fmt.Errorf("%v is beyond the range of F16: use BF16 or F32", x)
+			}
+			dst = binary.LittleEndian.AppendUint16(dst, h)
 		}
 	default:
 		return dst, fmt.Errorf("dtype %s is not a floating-point type of a checkpoint: want F32, F16 or BF16", d)

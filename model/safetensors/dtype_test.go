@@ -83,6 +83,9 @@ func TestFloat32s(t *testing.T) {
 	if _, err := Float32s(F32, make([]byte, 5)); err == nil {
 		t.Error("five bytes of F32: no error")
 	}
+	if _, err := AppendFloat32s(nil, F16, []float32{65520}); err == nil {
+		t.Error("65520 as F16: no error")
+	}
 	if _, err := AppendFloat32s(nil, U8, want); err == nil {
 		t.Error("floats as U8: no error")
 	}

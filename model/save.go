@@ -27,26 +27,24 @@ type SaveOptions struct {
 // Save writes a Hugging Face directory: config.json and safetensors. All ranks of the tensor-parallel group call it; rank
 // 0 writes. Not atomic as a whole: the caller renames the directory when it is complete.
 func (m *Model) Save(dir string, o SaveOptions) error {
-	c := m.Config.Clone()
-	c.DType = configTypes[o.DType]
-	if m.tp.Rank() == 0 {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("save model: %w", err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "config.json"), c.JSON(), 0o644); err != nil {
-			return fmt.Errorf("save model: %w", err)
-		}
-	}
-	sources, free, err := m.sources(o)
+	sources, free, err := m.sources(o) // first: all ranks take part, whatever rank 0 meets on its disk
 	defer free()
 	if err != nil || m.tp.Rank() != 0 {
 		return err
+	}
+	c := m.Config.Clone()
+	c.DType = configTypes[o.DType]
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("save model: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), c.JSON(), 0o644); err != nil {
+		return fmt.Errorf("save model: %w", err)
 	}
 	return safetensors.WriteDir(dir, sources, o.MaxShard)
 }
 
 // sources lists the checkpoint's tensors. On one rank they are converted as they are written; on several they are
-// gathered first, since every rank must take part.
+// gathered first, since every rank must take part; rank 0 keeps them.
 func (m *Model) sources(o SaveOptions) (list []safetensors.Source, free func(), err error) {
 	var held []*torch.Tensor
 	free = func() {
@@ -67,10 +65,15 @@ func (m *Model) sources(o SaveOptions) (list []safetensors.Source, free func(), 
 			whole := func() *torch.Tensor { return m.whole(&leaf, i).To(o.DType, torch.CPU).Contiguous() }
 			var kept *torch.Tensor
 			if m.tp.Size() > 1 {
-				if err = torch.Do(func() { kept = whole().Keep() }); err != nil {
-					return nil, free, err
+				err = torch.Do(func() {
+					if t := whole(); m.tp.Rank() == 0 {
+						kept = t.Keep()
+						held = append(held, kept)
+					}
+				})
+				if err != nil {
+					return nil, free, fmt.Errorf("save model: %s: %w", p.Name, err)
 				}
-				held = append(held, kept)
 			}
 			list = append(list, safetensors.Source{Name: p.Name, DType: storedTypes[o.DType], Shape: p.Shape, Write: func(w io.Writer) error {
 				return torch.Try(func() error {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
 	"seadtrain/torch"
@@ -166,6 +167,10 @@ func (m *Model) NumParams() int64 {
 
 // CheckTP refuses a tensor-parallel size that does not divide the model, before anything is loaded.
 func (c *Config) CheckTP(size int) error {
+	if size < 1 {
+		return fmt.Errorf("tensor parallelism over %d ranks: want at least 1", size)
+	}
+	var errs []error
 	for _, d := range []struct {
 		name string
 		n    int
@@ -174,8 +179,8 @@ func (c *Config) CheckTP(size int) error {
 		{"intermediate_size", c.IntermediateSize}, {"vocab_size", c.VocabSize},
 	} {
 		if d.n%size != 0 {
-			return fmt.Errorf("tensor parallelism over %d ranks: %s is %d, which does not divide evenly", size, d.name, d.n)
+			errs = append(errs, fmt.Errorf("tensor parallelism over %d ranks: %s is %d, which does not divide evenly", size, d.name, d.n))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -289,7 +289,7 @@ func (c *Config) Validate() error {
 }
 
 // droppedKeys are other spellings of what known writes.
-var droppedKeys = []string{"torch_dtype", "rope_parameters", "rope_scaling", "partial_rotary_factor", "transformers_version"}
+var droppedKeys = []string{"torch_dtype", "dtype", "rope_parameters", "rope_scaling", "partial_rotary_factor", "transformers_version"}
 
 // known is the config under Hugging Face's keys, in the spelling that both its version 4 and 5 read.
 func (c *Config) known() map[string]any {

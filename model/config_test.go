@@ -147,6 +147,11 @@ func TestConfigWritesBackWhatItRead(t *testing.T) {
 			t.Errorf("read back %+v, want %+v", d, c)
 		}
 	}
+	old, _ := ParseConfig(edit(t, map[string]any{"torch_dtype": nil, "dtype": "float32"}))
+	old.DType = "bfloat16"
+	if now, err := ParseConfig(old.JSON()); err != nil || now.DType != "bfloat16" {
+		t.Errorf("a changed dtype is written as %q (%v)", now.DType, err)
+	}
 	c, _ := ParseConfig(edit(t, map[string]any{"a_key_of_theirs": []int{1}}))
 	if s := string(c.JSON()); !strings.Contains(s, "a_key_of_theirs") || !strings.Contains(s, `"rope_theta": 1e+06`) {
 		t.Errorf("a key is lost, or a float has become an int:\n%s", s)

@@ -102,19 +102,21 @@ func runScore(ctx context.Context, ref, file, dtypeName string, batchTokens, thr
 func convertCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "convert",
-		Usage:     "a model from GGUF, or from another type or sharding, to a Hugging Face directory",
-		ArgsUsage: "SOURCE DIRECTORY",
+		Usage:     "a model from GGUF, or from another type or sharding, to a Hugging Face directory, and to GGUF",
+		ArgsUsage: "SOURCE TARGET",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "dtype", Usage: "`TYPE` of the result: fp32, bf16 or fp16 (default: as it is; fp32 from GGUF)"},
+			&cli.StringFlag{Name: "dtype", Usage: "`TYPE` of the result: fp32, bf16 or fp16, to GGUF also q8_0 (default: as it is; fp32 from and to GGUF)"},
 			&cli.StringFlag{Name: "max-shard", Value: "0", Usage: "largest weight file, as bytes or with K, M or G; 0: one file"},
 		},
-		Description: `SOURCE is a .gguf file or a Hugging Face directory. DIRECTORY must not exist; it appears when it is complete.
+		Description: `SOURCE is a .gguf file or a Hugging Face directory. TARGET is a directory, or a .gguf file if its name ends so; it must
+not exist, and appears when it is complete.
 
 EXAMPLES
    seadtrain convert SmolLM2-135M-Instruct.Q4_1.gguf SmolLM2-135M-Instruct
-   seadtrain convert Qwen2.5-14B-Instruct small --dtype bf16 --max-shard 5G`,
+   seadtrain convert Qwen2.5-14B-Instruct small --dtype bf16 --max-shard 5G
+   seadtrain convert runs/a/checkpoints/step-20 agent.gguf --dtype q8_0`,
 		Action: func(c *cli.Context) error {
-			if err := args(c, "SOURCE", "DIRECTORY"); err != nil {
+			if err := args(c, "SOURCE", "TARGET"); err != nil {
 				return err
 			}
 			shard, err := parseBytes(c.String("max-shard"))

@@ -18,7 +18,8 @@ import (
 
 // Options of a conversion.
 type Options struct {
-	// DType of the result: "fp32", "bf16", "fp16"; empty: a Hugging Face directory's own, fp32 from GGUF.
+	// DType of the result: "fp32", "bf16", "fp16", to GGUF also "q8_0"; empty: a Hugging Face directory's own, fp32 from
+	// and to GGUF.
 	DType string
 	// MaxShard bounds a weight file, in bytes. 0: one file.
 	MaxShard int64
@@ -30,11 +31,14 @@ var configNames = map[safetensors.DType]string{safetensors.F32: "float32", safet
 // rows of a tensor that are converted at once.
 const blockRows = 1024
 
-// Convert makes the Hugging Face directory dst of src, a .gguf file or a Hugging Face directory. dst must not exist; it
-// appears when it is complete.
+// Convert makes the Hugging Face directory dst of src, a .gguf file or a Hugging Face directory; or, if dst ends with
+// .gguf, that file of a Hugging Face directory. dst must not exist; it appears when it is complete.
 func Convert(src, dst string, o Options) (err error) {
 	if _, err := os.Lstat(dst); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("convert: %s exists already", dst)
+	}
+	if strings.HasSuffix(dst, ".gguf") {
+		return toGGUF(src, dst, o)
 	}
 	if _, ok := types[o.DType]; !ok && o.DType != "" {
 		return fmt.Errorf("convert: dtype %q: want fp32, bf16 or fp16", o.DType)
@@ -92,7 +96,9 @@ func fromGGUF(src, dst string, o Options) error {
 	if err := writeConfig(text, dst, dtype); err != nil {
 		return err
 	}
-	for name, make := range map[string]func() ([]byte, error){"tokenizer.json": f.TokenizerJSON, "tokenizer_config.json": f.TokenizerConfigJSON} {
+	for name, make := range map[string]func() ([]byte, error){
+		"tokenizer.json": f.TokenizerJSON, "tokenizer_config.json": f.TokenizerConfigJSON, "generation_config.json": f.GenerationConfigJSON,
+	} {
 		text, err := make()
 		if err != nil {
 			return err

@@ -58,15 +58,31 @@ func (f *File) ConfigJSON() ([]byte, error) {
 		c["mlp_bias"] = f.byName["blk.0.ffn_up.bias"] != nil
 	}
 	r.rope(arch, headDim, c)
-	for key, name := range map[string]string{"bos": "bos_token_id", "eos": "eos_token_id", "padding": "pad_token_id"} {
-		if k := "tokenizer.ggml." + key + "_token_id"; r.has(k) {
-			c[name] = r.int(k, -1)
-		}
-	}
+	r.ids(func(name string, id int) { c[name] = id })
 	if err := r.err(); err != nil {
 		return nil, err
 	}
 	return json.MarshalIndent(c, "", "  ")
+}
+
+// GenerationConfigJSON is the generation_config.json that the metadata amounts to: the ids of begin, end and padding.
+func (f *File) GenerationConfigJSON() ([]byte, error) {
+	r := reader{f: f}
+	ids := map[string]int{}
+	r.ids(func(name string, id int) { ids[name] = id })
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(ids, "", "  ")
+}
+
+// ids looks up the token ids under Hugging Face's names, as far as they are there.
+func (r *reader) ids(found func(name string, id int)) {
+	for key, name := range map[string]string{"bos": "bos_token_id", "eos": "eos_token_id", "padding": "pad_token_id"} {
+		if k := "tokenizer.ggml." + key + "_token_id"; r.has(k) {
+			found(name, r.int(k, -1))
+		}
+	}
 }
 
 // rope translates the scaling keys, and refuses what they cannot express.

@@ -1,9 +1,6 @@
 package gguf
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Type is an element format of tensors, by llama.cpp's number.
 type Type uint32
@@ -43,16 +40,6 @@ func (t Type) String() string {
 		return l.name
 	}
 	return fmt.Sprintf("type %d", uint32(t))
-}
-
-// ParseType reads the name of a format, in any case: "q8_0".
-func ParseType(name string) (Type, error) {
-	for t, l := range layouts {
-		if strings.EqualFold(l.name, name) {
-			return t, nil
-		}
-	}
-	return 0, fmt.Errorf("format %q is unknown: want F32, F16, BF16 or Q8_0", name)
 }
 
 // kind is the type of a metadata value, by its number in the file.

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	tiny    = "../testdata/tiny/"
+	tiny    = "../../model/testdata/tiny/"
 	smollm2 = "../../third_party/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 	qwen    = "../../third_party/models/qwen2.5-tokenizer"
 )
@@ -47,10 +47,10 @@ func same(t *testing.T, got, want *safetensors.Set) {
 }
 
 // What llama.cpp's converter would have written becomes the Hugging Face directory it came from.
-func TestGGUFToHF(t *testing.T) {
+func TestConvert(t *testing.T) {
 	for arch, name := range map[string]string{"llama": "llama_tied", "qwen2": "qwen2_untied"} {
 		dir := filepath.Join(t.TempDir(), "hf")
-		if err := GGUFToHF("../gguf/testdata/"+arch+".gguf", dir, Options{}); err != nil {
+		if err := Convert("../../model/gguf/testdata/"+arch+".gguf", dir, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		same(t, openSet(t, dir), openSet(t, tiny+name))
@@ -66,7 +66,7 @@ func TestGGUFToHF(t *testing.T) {
 		if err != nil || g.BOS != 1 || !slices.Equal(g.EOS, []int{2}) || g.Pad != 0 {
 			t.Errorf("generation config %+v %v", g, err)
 		}
-		if err := GGUFToHF("../gguf/testdata/"+arch+".gguf", dir, Options{}); err == nil || !strings.Contains(err.Error(), "exists already") {
+		if err := Convert("../../model/gguf/testdata/"+arch+".gguf", dir, Options{}); err == nil || !strings.Contains(err.Error(), "exists already") {
 			t.Errorf("over an existing directory: %v", err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, name := range []string{"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied", "llama_tied"} {
 		tmp := t.TempDir()
 		file := filepath.Join(tmp, "x.gguf")
-		if err := HFToGGUF(tiny+name, file, gguf.F32); err != nil {
+		if err := Convert(tiny+name, file, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		f, err := gguf.Open(file)
@@ -117,20 +117,42 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestHFToGGUFRefuses(t *testing.T) {
+func TestToGGUFRefuses(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x.gguf")
-	if err := HFToGGUF(tiny+"llama_untied", out, gguf.F32); err == nil || !strings.Contains(err.Error(), `rope_type "llama3" cannot be written`) {
+	if err := Convert(tiny+"llama_untied", out, Options{}); err == nil || !strings.Contains(err.Error(), `rope_type "llama3" cannot be written`) {
 		t.Errorf("llama3 frequencies: %v", err)
 	}
-	if err := HFToGGUF(tiny+"qwen2_tied", out, gguf.Q6_K); err == nil || !strings.Contains(err.Error(), "Q6_K cannot be written") {
-		t.Errorf("Q6_K: %v", err)
+	if err := Convert(tiny+"qwen2_tied", out, Options{DType: "q6_k"}); err == nil || !strings.Contains(err.Error(), `dtype "q6_k"`) {
+		t.Errorf("q6_k: %v", err)
 	}
-	if err := HFToGGUF(tiny+"qwen2_tied", out, gguf.Q8_0); err == nil || !strings.Contains(err.Error(), "block of 32") { // FFN of 48
+	if err := Convert(tiny+"qwen2_tied", out, Options{DType: "q8_0"}); err == nil || !strings.Contains(err.Error(), "block of 32") { // FFN of 48
 		t.Errorf("Q8_0 of 48 columns: %v", err)
 	}
 	os.WriteFile(out, nil, 0o644)
-	if err := HFToGGUF(tiny+"qwen2_tied", out, gguf.F32); err == nil || !strings.Contains(err.Error(), "exists already") {
+	if err := Convert(tiny+"qwen2_tied", out, Options{}); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("over an existing file: %v", err)
+	}
+}
+
+// Another type and sharding: bf16 is the rounded fp32, the tokenizer's files come along.
+func TestFromHF(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "hf")
+	if err := Convert(tiny+"llama_untied", dir, Options{DType: "bf16", MaxShard: 8 << 10}); err != nil {
+		t.Fatal(err)
+	}
+	got, want := openSet(t, dir), openSet(t, tiny+"llama_untied")
+	if files, _ := filepath.Glob(filepath.Join(dir, "model-*.safetensors")); len(files) < 2 || !slices.Equal(got.Names(), want.Names()) {
+		t.Errorf("files %v, tensors %v", files, got.Names())
+	}
+	for _, name := range want.Names() {
+		v, _ := want.Get(name).Float32s()
+		b, _ := safetensors.AppendFloat32s(nil, safetensors.BF16, v)
+		if !bytes.Equal(got.Get(name).Data, b) {
+			t.Errorf("%s differs", name)
+		}
+	}
+	if c, err := model.LoadConfig(dir); err != nil || c.DType != "bfloat16" || c.Rope.Type != model.RopeLlama3 {
+		t.Errorf("config %+v %v", c, err)
 	}
 }
 
@@ -186,7 +208,7 @@ func TestTokenizerRoundTrip(t *testing.T) {
 
 func TestSmolLM2Directory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "SmolLM2")
-	if err := GGUFToHF(smollm2, dir, Options{DType: safetensors.BF16, MaxShard: 100 << 20}); err != nil {
+	if err := Convert(smollm2, dir, Options{DType: "bf16", MaxShard: 100 << 20}); err != nil {
 		t.Fatalf("%v (make test-models fetches it)", err)
 	}
 	set := openSet(t, dir) // 269 MB in three shards
@@ -220,13 +242,13 @@ func TestSmolLM2Directory(t *testing.T) {
 // A failure leaves nothing behind.
 func TestFailureLeavesNothing(t *testing.T) {
 	tmp := t.TempDir()
-	if err := GGUFToHF("../gguf/testdata/qwen2.gguf", filepath.Join(tmp, "x"), Options{DType: "I8"}); err == nil {
-		t.Error("I8: no error")
+	if err := Convert("../../model/gguf/testdata/qwen2.gguf", filepath.Join(tmp, "x"), Options{DType: "i8"}); err == nil {
+		t.Error("i8: no error")
 	}
-	data, _ := os.ReadFile("../gguf/testdata/qwen2.gguf")
+	data, _ := os.ReadFile("../../model/gguf/testdata/qwen2.gguf")
 	bad := filepath.Join(t.TempDir(), "bad.gguf")
 	os.WriteFile(bad, bytes.Replace(data, []byte("blk.1.ffn_up.weight"), []byte("blk.1.ffn_xx.weight"), 1), 0o644)
-	if err := GGUFToHF(bad, filepath.Join(tmp, "x"), Options{}); err == nil || !strings.Contains(err.Error(), "blk.1.ffn_xx.weight") {
+	if err := Convert(bad, filepath.Join(tmp, "x"), Options{}); err == nil || !strings.Contains(err.Error(), "blk.1.ffn_xx.weight") {
 		t.Errorf("unknown tensor: %v", err)
 	}
 	if left, _ := os.ReadDir(tmp); len(left) > 0 {

@@ -15,11 +15,17 @@ import (
 	"seadtrain/model/tokenizer"
 )
 
-// HFToGGUF writes a Hugging Face directory as a GGUF file. Matrices become typ (F32, F16, BF16 or Q8_0), norms and biases
-// stay F32, as llama.cpp's converter has it. dst must not exist. A directory without tokenizer.json gives a file without a tokenizer.
-func HFToGGUF(dir, dst string, typ gguf.Type) error {
-	if _, err := os.Lstat(dst); err == nil {
-		return fmt.Errorf("convert: %s exists already: choose a new name", dst)
+var ggufTypes = map[string]gguf.Type{"": gguf.F32, "fp32": gguf.F32, "bf16": gguf.BF16, "fp16": gguf.F16, "q8_0": gguf.Q8_0}
+
+// toGGUF writes a Hugging Face directory as a GGUF file. Matrices get the type asked for, norms and biases stay F32, as
+// llama.cpp's converter has it. A directory without tokenizer.json gives a file without a tokenizer.
+func toGGUF(dir, dst string, o Options) error {
+	typ, ok := ggufTypes[o.DType]
+	if !ok {
+		return fmt.Errorf("convert: dtype %q: want fp32, bf16, fp16 or q8_0", o.DType)
+	}
+	if o.MaxShard != 0 {
+		return errors.New("convert: a GGUF file has no shards")
 	}
 	c, err := model.LoadConfig(dir)
 	if err != nil {

@@ -157,14 +157,17 @@ func (s *schema) suggest(key string) string {
 	return fmt.Sprintf(": did you mean %q?", best)
 }
 
-// complete is the full path of a key, or of the one key that ends so.
+// complete is the full path of a key that a message names by its end ("lr") or by its table and its end ("train.lr"), ""
+// if there is none or more than one.
 func (s *schema) complete(name string) string {
 	if _, ok := s.keys[name]; ok {
 		return name
 	}
+	dot := strings.LastIndex(name, ".")
+	table, end := name[:dot+1], "."+name[dot+1:]
 	found := ""
 	for k := range s.keys {
-		if strings.HasSuffix(k, "."+name) {
+		if strings.HasPrefix(k, table) && strings.HasSuffix(k, end) {
 			if found != "" {
 				return ""
 			}

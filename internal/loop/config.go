@@ -115,9 +115,9 @@ func (c *Config) Validate() error {
 	check(c.Threads >= 0, "threads is %d: want 0 (one per core) or more", c.Threads)
 	check(c.Checkpoint.Every >= 0, "checkpoint.every is %d: want 0 (at the end) or more", c.Checkpoint.Every)
 	check(c.Checkpoint.KeepLast >= 0, "checkpoint.keep_last is %d: want 0 (all) or more", c.Checkpoint.KeepLast)
-	for key, value := range map[string]string{"dtype": c.DType, "checkpoint.dtype": c.Checkpoint.DType} {
-		if err := precision.Check(value); err != nil {
-			errs = append(errs, fmt.Errorf("%s is %w", key, err))
+	for _, d := range [][2]string{{"dtype", c.DType}, {"checkpoint.dtype", c.Checkpoint.DType}} {
+		if err := precision.Check(d[1]); err != nil {
+			errs = append(errs, fmt.Errorf("%s is %w", d[0], err))
 		}
 	}
 	check(c.Rollout.Agent.Temperature > 0, "rollout.agent.temperature: 0: a greedy agent explores nothing")

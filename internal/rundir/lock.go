@@ -153,7 +153,12 @@ func (l *lock) beat(me holder) {
 
 // release empties the file: an empty lock was given back, one with content was left by a crash.
 func (l *lock) release() error {
+	if l.f == nil {
+		return nil
+	}
 	close(l.stop)
 	<-l.done
-	return errors.Join(l.f.Truncate(0), l.f.Close())
+	err := errors.Join(l.f.Truncate(0), l.f.Close())
+	l.f = nil
+	return err
 }

@@ -57,9 +57,9 @@ func (c *Config) Validate() error {
 	check(c.EvalEvery >= 0, "eval_every is %d: want 0 (at the end) or more", c.EvalEvery)
 	check(c.CheckpointEvery >= 0, "checkpoint_every is %d: want 0 (at the end) or more", c.CheckpointEvery)
 	check(c.KeepLast >= 0, "keep_last is %d: want 0 (all) or more", c.KeepLast)
-	for name, value := range map[string]string{"dtype": c.DType, "save_dtype": c.SaveDType} {
-		if err := precision.Check(value); err != nil {
-			errs = append(errs, fmt.Errorf("%s is %w", name, err))
+	for _, d := range [][2]string{{"dtype", c.DType}, {"save_dtype", c.SaveDType}} {
+		if err := precision.Check(d[1]); err != nil {
+			errs = append(errs, fmt.Errorf("%s is %w", d[0], err))
 		}
 	}
 	return errors.Join(append(errs, c.Train.Validate())...)

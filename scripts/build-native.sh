@@ -23,6 +23,8 @@ esac
 args=(-S "$ROOT" -B "$dir" -G Ninja -Wno-dev -DSEAD_ASAN=$asan -DSEAD_CUDA=$cuda
 	"-DSEAD_LIBTORCH=$torch" "-DSEAD_GLOO=${GLOO_INCLUDE:-$ROOT/third_party/gloo/include}")
 
+TP=$ROOT/build
+locked "${dir##*/}" # two builds in one folder would overwrite each other's objects
 # A build folder made by another CMake tree or a moved clone cannot be reused.
 if [[ -f $dir/CMakeCache.txt ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$dir/CMakeCache.txt"; then rm -rf "$dir"; fi
 log=$LOGS/$KIND.log
@@ -33,7 +35,7 @@ if ! cmake "${args[@]}" >"$log" 2>&1; then
 fi
 start=$SECONDS
 # One line when there is work; silence when there is none.
-build() { cmake --build "$dir" 2>&1 | tee "$log" | awk -v line="$STEP: building $what" '/(Building|Linking)/ && !said {print line; fflush(); said = 1}'; }
+build() { cmake --build "$dir" --parallel "$(nproc)" 2>&1 | tee "$log" | awk -v line="$STEP: building $what" '/(Building|Linking)/ && !said {print line; fflush(); said = 1}'; }
 if ! build; then
 	grep -E 'error|Error|undefined reference' -A 4 "$log" | head -n 60 >&2 || true
 	die "building $what failed: $(grep -m 1 -E 'No space left|error:' "$log" || reason "$(cat "$log")") [${log#"$ROOT"/}]"

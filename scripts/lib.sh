@@ -32,10 +32,10 @@ work_dir() {
 	mkdir "$WORK" 2>/dev/null || die "cannot create $WORK: is the disk full or read-only?"
 }
 
-# locked: one run of a step at a time; a second waits for the first and then finds its stamp.
+# locked [NAME]: one run of a step at a time; a second waits for the first and then finds its work done.
 locked() {
 	mkdir -p "$TP" 2>/dev/null || die "cannot create $TP: is the disk full or read-only?"
-	exec 9>"$TP/.lock-$STEP" || die "cannot write in $TP: is the disk full or read-only?"
+	exec 9>"$TP/.lock-${1:-$STEP}" || die "cannot write in $TP: is the disk full or read-only?"
 	if ! flock -n 9; then
 		say "another run is at work; waiting for it"
 		flock 9

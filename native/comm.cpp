@@ -14,18 +14,26 @@ struct Comm {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> p;
 };
 
-static c10d::ProcessGroupGloo& group(sn_comm c) { return *static_cast<Comm*>(c)->p; }
+static c10d::ProcessGroupGloo& group(sn_comm c) {
+  TORCH_CHECK_VALUE(c, "the group is closed");
+  return *static_cast<Comm*>(c)->p;
+}
 
-// Gloo reports a dead peer as a plain runtime_error: give it its own kind.
+// Gloo reports a dead peer or a passed deadline as a plain runtime_error: give it its own kind.
 template <typename F>
-static void collective(F f) {
+static void dist(F f) {
   try {
-    f()->wait();
+    f();
   } catch (const c10::Error&) {
     throw;
   } catch (const std::exception& e) {
     C10_THROW_ERROR(DistBackendError, e.what());
   }
+}
+
+template <typename F>
+static void collective(F f) {
+  dist([&] { f()->wait(); });
 }
 
 static at::Tensor ready(const at::Tensor& t) {
@@ -55,13 +63,14 @@ sn_status sn_store_open(const char* host, int port, int is_server, int world, in
 void sn_store_close(void* store) { delete static_cast<Store*>(store); }
 
 sn_status sn_gloo_open(void* store, const char* name, int rank, int size, int64_t timeout_ms, sn_comm* out) {
-  GUARD({
+  GUARD(dist([&] {
     auto o = c10d::ProcessGroupGloo::Options::create(std::chrono::milliseconds(timeout_ms));
     o->threads = 1;
     o->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+    TORCH_CHECK_VALUE(store, "the store is closed");
     auto prefix = c10::make_intrusive<c10d::PrefixStore>(name, static_cast<Store*>(store)->p);
     *out = new Comm{c10::make_intrusive<c10d::ProcessGroupGloo>(prefix, rank, size, o)};
-  })
+  }))
 }
 void sn_comm_close(sn_comm c) { delete static_cast<Comm*>(c); }
 

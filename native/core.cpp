@@ -5,15 +5,10 @@
 #include <torch/version.h>
 
 #include <atomic>
-#include <cmath>
 #include <string>
 
 #include "guard.h"
 #include "kernels/kernels.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 namespace sead {
 
@@ -115,8 +110,8 @@ extern "C" {
 void sn_init(void) {
   // Symbolising a backtrace costs 5 ms an error; messages carry what is needed.
   c10::SetStackTraceFetcher(std::function<std::string()>([] { return std::string(); }));
-  static Quiet quiet;
-  c10::WarningUtils::set_warning_handler(&quiet);
+  static auto* quiet = new Quiet;  // for good: other static objects may warn while they are destroyed
+  c10::WarningUtils::set_warning_handler(quiet);
 }
 
 void sn_free_text(char* p) { free(p); }
@@ -139,9 +134,9 @@ sn_status sn_set_num_threads(int n) { GUARD(at::set_num_threads(n)) }
 int sn_get_num_threads(void) { return at::get_num_threads(); }
 
 int sn_openmp_threads(void) {
-  std::atomic<int> seen{0};
-  at::parallel_for(0, 1024, 1, [&](int64_t, int64_t) { seen.fetch_or(1 << at::get_thread_num()); });
-  return __builtin_popcount(seen.load());
+  std::atomic<int> spans{0};  // every member of the team gets one span
+  at::parallel_for(0, 1 << 16, 1, [&](int64_t, int64_t) { spans.fetch_add(1); });
+  return spans.load();
 }
 
 const char* sn_isa(void) { return kernels().name; }

@@ -10,7 +10,10 @@
 
 namespace sead {
 
-inline at::Tensor& T(sn_tensor t) { return *static_cast<at::Tensor*>(t); }
+inline at::Tensor& T(sn_tensor t) {
+  TORCH_CHECK_VALUE(t, "use of a tensor that was freed");
+  return *static_cast<at::Tensor*>(t);
+}
 sn_tensor give(at::Tensor t);  // wraps and counts
 
 // fail turns the exception in flight into a status; it is called from a catch (...) block only.

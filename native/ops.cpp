@@ -1,5 +1,7 @@
 // ATen, one to one.
-#include "guard.h"
+#include <cmath>
+
+#include "functions.h"
 
 using namespace sead;
 
@@ -60,6 +62,21 @@ static at::Tensor reduce_op(int op, const at::Tensor& a, int64_t dim, bool keep)
   TORCH_CHECK(false, "reduction ", op, " is unknown");
 }
 
+static at::Tensor take(const at::Tensor& a, int64_t dim, const at::Tensor& index) {
+  if (!a.is_meta()) return a.index_select(dim, index);
+  TORCH_CHECK(index.dim() == 1, "index_select: index ", index.sizes(), " must have one dimension");
+  auto shape = a.sizes().vec();
+  shape[c10::maybe_wrap_dim(dim, a.dim())] = index.size(0);
+  return only_shape(shape, {a});
+}
+
+static at::Tensor add_by_id(const at::Tensor& grad, const at::Tensor& ids, int64_t vocab) {
+  TORCH_CHECK(grad.dim() == 2 && ids.dim() == 1 && ids.size(0) == grad.size(0), "embedding_backward: gradient ", grad.sizes(), " for ids ",
+              ids.sizes(), ": a row each is needed");
+  if (grad.is_meta()) return only_shape({vocab, grad.size(1)}, {grad});
+  return at::embedding_dense_backward(grad, ids, vocab, -1, false);
+}
+
 extern "C" {
 
 sn_status sn_binary(int op, sn_tensor a, sn_tensor b, sn_tensor* out) { GUARD(*out = give(binary_op(op, T(a), T(b)))) }
@@ -70,8 +87,12 @@ sn_status sn_reduce(int op, sn_tensor a, int dim, int keepdim, sn_tensor* out) {
 }
 sn_status sn_sum_all(sn_tensor a, sn_tensor* out) { GUARD(*out = give(T(a).sum())) }
 sn_status sn_all_finite(sn_tensor a, int* out) {
-  // x*0 is NaN exactly where x is NaN or Inf, and a NaN survives the sum: one pass, no mask the size of the tensor.
-  GUARD(*out = T(a).is_meta() ? 1 : !std::isnan((T(a).detach() * 0).sum().item<double>()))
+  GUARD({
+    const auto t = T(a).detach();
+    const bool sure = t.is_meta() || t.numel() == 0 || !t.is_floating_point();
+    // The largest magnitude is NaN where any is: one pass, no mask the size of the tensor.
+    *out = sure || std::isfinite(at::linalg_vector_norm(t, INFINITY).item<double>());
+  })
 }
 sn_status sn_linear(sn_tensor x, sn_tensor w, sn_tensor bias, sn_tensor* out) {
   GUARD(*out = give(bias ? at::linear(T(x), T(w), T(bias)) : at::linear(T(x), T(w))))
@@ -101,13 +122,13 @@ sn_status sn_narrow(sn_tensor a, int dim, int64_t start, int64_t len, sn_tensor*
 }
 sn_status sn_cat(sn_tensor* ts, int n, int dim, sn_tensor* out) { GUARD(*out = give(at::cat(list(ts, n), dim))) }
 sn_status sn_index_select(sn_tensor a, int dim, sn_tensor index, sn_tensor* out) {
-  GUARD(*out = give(T(a).index_select(dim, T(index))))
+  GUARD(*out = give(take(T(a), dim, T(index))))
 }
 sn_status sn_index_add_(sn_tensor a, int dim, sn_tensor index, sn_tensor src) {
   GUARD(T(a).index_add_(dim, T(index), T(src)))
 }
 sn_status sn_embedding_backward(sn_tensor grad, sn_tensor ids, int64_t vocab, sn_tensor* out) {
-  GUARD(*out = give(at::embedding_dense_backward(T(grad), T(ids), vocab, -1, false)))
+  GUARD(*out = give(add_by_id(T(grad), T(ids), vocab)))
 }
 sn_status sn_gather(sn_tensor a, int dim, sn_tensor index, sn_tensor* out) {
   GUARD(*out = give(T(a).gather(dim, T(index))))

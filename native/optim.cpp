@@ -6,6 +6,20 @@
 
 using namespace sead;
 
+// The fused kernel walks the memory of the four flat, and trusts that they agree.
+static void check_adamw(const std::vector<at::Tensor>* lists[4]) {
+  static const char* names[] = {"parameter", "gradient", "first moment", "second moment"};
+  for (size_t i = 0; i < lists[0]->size(); i++) {
+    const auto& p = (*lists[0])[i];
+    for (int j = 0; j < 4; j++) {
+      const auto& t = (*lists[j])[i];
+      TORCH_CHECK(t.sizes() == p.sizes() && t.scalar_type() == (*lists[0])[0].scalar_type() && t.is_contiguous(), "adamw: ", names[j], " ", i,
+                  " is a ", t.is_contiguous() ? "contiguous " : "non-contiguous ", t.scalar_type(), " ", t.sizes(), ", its parameter ", p.scalar_type(),
+                  " ", p.sizes(), ": all must be contiguous, of one shape and one dtype");
+    }
+  }
+}
+
 extern "C" {
 
 sn_status sn_adamw_(sn_tensor* params, sn_tensor* grads, sn_tensor* m, sn_tensor* v, int n, int64_t step, double lr,
@@ -16,7 +30,9 @@ sn_status sn_adamw_(sn_tensor* params, sn_tensor* grads, sn_tensor* m, sn_tensor
     auto g = list(grads, n);
     auto em = list(m, n);
     auto ev = list(v, n);
-    if (n > 0 && p[0].is_meta()) return sn_status{SN_OK, nullptr};  // no Meta kernel: in place, shapes do not change
+    const std::vector<at::Tensor>* lists[] = {&p, &g, &em, &ev};
+    check_adamw(lists);
+    if (n == 0 || p[0].is_meta()) return sn_status{SN_OK, nullptr};  // no Meta kernel: in place, shapes do not change
     std::vector<at::Tensor> steps;
     for (int i = 0; i < n; i++)
       steps.push_back(at::full({}, static_cast<double>(step), p[i].options().dtype(at::kFloat)));

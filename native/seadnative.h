@@ -40,6 +40,7 @@ enum {
 /* dtypes and devices, as integers that are ours */
 enum { SN_F32 = 0, SN_F64, SN_BF16, SN_F16, SN_I64, SN_I32, SN_U8, SN_BOOL, SN_I8 };
 enum { SN_CPU = 0, SN_CUDA = 1, SN_META = 2 };
+enum { SN_BLOCK = 32 }; /* tokens of one block of the paged cache: B below */
 
 /* core.cpp */
 void sn_init(void); /* once per process: cheap error texts, quiet warnings */
@@ -114,17 +115,17 @@ sn_status sn_foreach_copy_(sn_tensor* dst, sn_tensor* src, int n);
 sn_status sn_sum_squares(sn_tensor* ts, int n, double* out); /* in double, in order */
 sn_status sn_foreach_mul_(sn_tensor* ts, int n, double s);
 
-/* functions.cpp: fused CPU kernels, differentiable where named so; plain ATen on other devices and dtypes */
+/* layers.cpp, attention.cpp: fused CPU kernels, differentiable where named so; plain ATen on other devices and dtypes */
 sn_status sn_rms_norm(sn_tensor x, sn_tensor w, double eps, sn_tensor* out);             /* x [n, c] · differentiable */
 sn_status sn_rope(sn_tensor x, sn_tensor cos, sn_tensor sin, sn_tensor pos, sn_tensor* out); /* x [n, h, d], tables [p, d/2] · differentiable in x */
 sn_status sn_swiglu(sn_tensor gate_up, sn_tensor* out);                                   /* [n, 2f] -> [n, f] · differentiable */
 /* causal attention of packed sequences; q [n, h, d], k and v [n, k, d], cu: nseq+1 offsets · differentiable */
 sn_status sn_packed_attention(sn_tensor q, sn_tensor k, sn_tensor v, const int64_t* cu, int nseq, double scale, sn_tensor* out);
-/* The paged cache. keys [blocks, k, d, B], values [blocks, k, B, d]; rows' sequences have block lists in table
- * [sequences, width]. append writes k, v [n, k, d] at (seq, pos); attention lets q row i see positions 0..pos[i]. */
-sn_status sn_cache_append(sn_tensor keys, sn_tensor values, sn_tensor k, sn_tensor v, const int32_t* table, int width,
+/* The paged cache. keys [blocks, k, d, B], values [blocks, k, B, d]; the rows' sequences have block lists in table
+ * [nseq, width]. append writes k, v [n, k, d] at (seq, pos); attention lets q row i see positions 0..pos[i]. */
+sn_status sn_cache_append(sn_tensor keys, sn_tensor values, sn_tensor k, sn_tensor v, const int32_t* table, int width, int nseq,
                           const int32_t* seq, const int32_t* pos);
-sn_status sn_cache_attention(sn_tensor q, sn_tensor keys, sn_tensor values, const int32_t* table, int width,
+sn_status sn_cache_attention(sn_tensor q, sn_tensor keys, sn_tensor values, const int32_t* table, int width, int nseq,
                              const int32_t* seq, const int32_t* pos, double scale, sn_tensor* out);
 sn_status sn_cache_copy_block(sn_tensor keys, sn_tensor values, int32_t from, int32_t to);
 
@@ -132,9 +133,10 @@ sn_status sn_cache_copy_block(sn_tensor keys, sn_tensor values, int32_t from, in
  * everything. offset: first vocabulary id of this rank's columns. */
 typedef struct {
   const uint64_t* bits; /* [count, words] */
-  int words;
+  int words, count;
 } sn_sets;
-/* stats [n, 4] f64: max z, sum exp(z-max), sum exp(z-max)*z, z of target (NaN if another rank holds it); z = logit/T */
+/* stats [n, 4] f64: max z, sum exp(z-max), sum exp(z-max)*z, z of target (NaN if another rank holds it, -Inf if it is not
+ * allowed); z = logit/T. A row without an allowed id has sum 0. On meta: 0, 1, 0, 0, so log-prob and entropy 0. */
 sn_status sn_logit_stats(sn_tensor logits, int64_t offset, const float* temperature, const int32_t* set, sn_sets sets,
                          const int32_t* target, double* stats);
 /* logits become d loss/d logits; coefficients per row: dlp for log π(target), dent for the entropy */
@@ -148,8 +150,9 @@ typedef struct {
   int32_t set;
   double u; /* uniform in [0, 1) */
 } sn_draw;
+enum { SN_NOTHING_ALLOWED = -1, SN_NOT_FINITE = -2 };
 typedef struct {
-  int32_t id;
+  int32_t id;      /* negative: this row cannot be drawn from, for one of the two reasons above; the others are */
   float log_prob;  /* log π(id): over the allowed set, not renormalised by top-k, top-p or min-p */
   float kept;      /* mass of π that the truncation kept */
 } sn_drawn;
@@ -166,6 +169,15 @@ sn_status sn_all_gather(sn_comm c, sn_tensor t, int size, sn_tensor* out); /* [s
 sn_status sn_reduce_scatter(sn_comm c, sn_tensor t, int size, sn_tensor* out); /* first dimension divided by size */
 sn_status sn_broadcast_(sn_comm c, sn_tensor t, int root);
 sn_status sn_barrier(sn_comm c);
+
+/* cuda.cpp: the CUDA plugin (cuda/plugin.h), loaded on demand. Opening twice does nothing. */
+sn_status sn_cuda_open(const char* path_or_null); /* null: libseadnative_cuda.so beside this library */
+int sn_cuda_devices(void);                        /* 0 before it is open */
+typedef struct {
+  int64_t allocated, allocated_peak, reserved; /* bytes of this process' tensors, and of its cache of blocks */
+  int64_t available, total;                    /* bytes of the device */
+} sn_memory;
+sn_status sn_cuda_memory(int device, sn_memory* out);
 
 #ifdef __cplusplus
 }

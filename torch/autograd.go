@@ -30,6 +30,9 @@ func (t *Tensor) RequireGrad(on bool) *Tensor {
 // Grad gives the gradients of Σ outs·gradOuts with respect to ins; the graph is freed. gradOuts may be nil for scalars.
 // An input that outs do not depend on gives nil.
 func Grad(outs, gradOuts, ins []*Tensor) []*Tensor {
+	if gradOuts != nil {
+		sameLen("grad", outs, gradOuts)
+	}
 	gs := make([]C.sn_tensor, len(ins)+1)
 	check("grad", C.sn_grad(first(handles(outs)), first(handles(gradOuts)), C.int(len(outs)), first(handles(ins)), C.int(len(ins)), 1, &gs[0]), outs...)
 	out := make([]*Tensor, len(ins))

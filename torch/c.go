@@ -66,6 +66,15 @@ func check(op string, st C.sn_status, operands ...*Tensor) {
 	panic(e)
 }
 
+// sameLen panics unless the lists go in parallel.
+func sameLen(op string, first []*Tensor, others ...[]*Tensor) {
+	for _, l := range others {
+		if len(l) != len(first) {
+			panic(&Error{Op: op, Code: CodeShape, Msg: fmt.Sprintf("a list of %d tensors beside one of %d", len(l), len(first))})
+		}
+	}
+}
+
 func oneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }

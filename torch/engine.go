@@ -6,6 +6,7 @@ package torch
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -22,6 +23,12 @@ var engine struct {
 
 func start() {
 	engine.jobs = make(chan func())
+	spawn()
+}
+
+// spawn brings up the engine thread. A job that ends its goroutine (runtime.Goexit, and so t.FailNow) takes the thread
+// with it: the next one follows.
+func spawn() {
 	ready := make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // for good: the thread's grad mode and OpenMP team are the engine's
@@ -29,12 +36,15 @@ func start() {
 		C.sn_init()
 		C.sn_set_grad_enabled(0)
 		close(ready)
+		defer spawn()
 		for f := range engine.jobs {
 			f()
 		}
 	}()
 	<-ready
 }
+
+var errGoexit = errors.New("the function ended the engine thread's goroutine (runtime.Goexit or t.FailNow) instead of returning")
 
 // Do runs f on the engine thread inside a scope of its own and waits for it. A panic of a tensor op becomes the error;
 // other panics (bugs) become an error too, with their stack, so that the thread lives on.
@@ -43,7 +53,7 @@ func Do(f func()) error {
 	if onEngine() {
 		return protect(f)
 	}
-	var err error
+	err := errGoexit
 	done := make(chan struct{})
 	engine.jobs <- func() {
 		defer close(done)
@@ -91,8 +101,11 @@ func SetNumThreads(n int) {
 	}
 }
 
-// NumThreads is the number of threads an op may use.
-func NumThreads() int { return int(C.sn_get_num_threads()) }
+// NumThreads is the number of threads an op may use. OpenMP keeps it per thread: it is the engine thread's.
+func NumThreads() (n int) {
+	_ = Do(func() { n = int(C.sn_get_num_threads()) })
+	return n
+}
 
 // TeamSize is the number of threads that a parallel region of the engine thread really gets; 1 means that parallel code
 // was compiled without OpenMP.

@@ -5,10 +5,10 @@ package torch
 */
 import "C"
 
-import "unsafe"
+import "fmt"
 
 // BlockSize is the number of tokens of one block of the paged KV cache.
-const BlockSize = 32
+const BlockSize = C.SN_BLOCK
 
 // RMSNorm is x·rsqrt(mean(x²) + eps)·w over the last dimension; x [n, c], w [c]. Differentiable.
 func RMSNorm(x, w *Tensor, eps float64) *Tensor {
@@ -37,7 +37,7 @@ func SwiGLU(gateUp *Tensor) *Tensor {
 func PackedAttention(q, k, v *Tensor, cu []int64, scale float64) *Tensor {
 	var h C.sn_tensor
 	p, n := dims(cu)
-	check("packed_attention", C.sn_packed_attention(q.h, k.h, v.h, p, n-1, C.double(scale), &h), q, k, v)
+	check("packed_attention", C.sn_packed_attention(q.h, k.h, v.h, p, max(n-1, 0), C.double(scale), &h), q, k, v)
 	return own(h)
 }
 
@@ -50,23 +50,34 @@ type Rows struct {
 	Pos   []int32 // [n]
 }
 
-func (r *Rows) args() (*C.int32_t, C.int, *C.int32_t, *C.int32_t) {
-	p := func(s []int32) *C.int32_t { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(s))) }
-	return p(r.Table), C.int(r.Width), p(r.Seq), p(r.Pos)
+// rowArgs are Rows as C takes them; what they hold is checked there.
+type rowArgs struct {
+	table, seq, pos *C.int32_t
+	width, nseq     C.int
+}
+
+func (r *Rows) args(op string, of *Tensor) rowArgs {
+	n := int(of.Dim(0))
+	if len(r.Seq) != n || len(r.Pos) != n || r.Width <= 0 || len(r.Table)%r.Width != 0 {
+		panic(&Error{Op: op, Shapes: [][]int64{of.Shape()}, Code: CodeShape,
+			Msg: fmt.Sprintf("%d rows have %d sequence numbers, %d positions and a table of %d by width %d", n, len(r.Seq), len(r.Pos), len(r.Table), r.Width)})
+	}
+	return rowArgs{ints(r.Table), ints(r.Seq), ints(r.Pos), C.int(r.Width), C.int(len(r.Table) / r.Width)}
 }
 
 // CacheAppend writes k and v [n, heads, d] at their rows' places; keys [blocks, heads, d, BlockSize], values [blocks,
 // heads, BlockSize, d].
 func CacheAppend(keys, values, k, v *Tensor, rows *Rows) {
-	t, w, s, p := rows.args()
-	check("cache_append", C.sn_cache_append(keys.h, values.h, k.h, v.h, t, w, s, p), keys, k)
+	r := rows.args("cache_append", k)
+	check("cache_append", C.sn_cache_append(keys.h, values.h, k.h, v.h, r.table, r.width, r.nseq, r.seq, r.pos), keys, values, k, v)
 }
 
-// CacheAttention lets every row of q [n, h, d] see its sequence's positions up to its own.
+// CacheAttention lets every row of q [n, h, d] see its sequence's positions up to its own. A row's result does not depend
+// on the rows beside it.
 func CacheAttention(q, keys, values *Tensor, rows *Rows, scale float64) *Tensor {
 	var h C.sn_tensor
-	t, w, s, p := rows.args()
-	check("cache_attention", C.sn_cache_attention(q.h, keys.h, values.h, t, w, s, p, C.double(scale), &h), q, keys)
+	r := rows.args("cache_attention", q)
+	check("cache_attention", C.sn_cache_attention(q.h, keys.h, values.h, r.table, r.width, r.nseq, r.seq, r.pos, C.double(scale), &h), q, keys, values)
 	return own(h)
 }
 

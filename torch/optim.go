@@ -13,15 +13,14 @@ type AdamW struct {
 // Step updates params in place from grads; m and v are the moments; step counts from 1. All lists go in parallel and are
 // of one dtype.
 func (a AdamW) Step(params, grads, m, v []*Tensor, step int64) {
-	if len(params) == 0 {
-		return
-	}
+	sameLen("adamw_", params, grads, m, v)
 	check("adamw_", C.sn_adamw_(first(handles(params)), first(handles(grads)), first(handles(m)), first(handles(v)), C.int(len(params)),
-		C.int64_t(step), C.double(a.LR), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay)), params[0])
+		C.int64_t(step), C.double(a.LR), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay)))
 }
 
 // CopyAll copies src[i] into dst[i], converting dtypes.
 func CopyAll(dst, src []*Tensor) {
+	sameLen("foreach_copy_", dst, src)
 	if len(dst) > 0 {
 		check("foreach_copy_", C.sn_foreach_copy_(first(handles(dst)), first(handles(src)), C.int(len(dst))))
 	}

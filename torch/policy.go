@@ -6,11 +6,12 @@ package torch
 import "C"
 
 import (
+	"fmt"
 	"math"
 	"unsafe"
 )
 
-// Sets is a table of allowed sets of token ids. Set 0 is the whole vocabulary.
+// Sets is a table of allowed sets of token ids. Set 0 is the whole vocabulary. A nil table holds set 0 only.
 type Sets struct {
 	vocab, words int
 	bits         []uint64 // [sets, words]
@@ -26,6 +27,9 @@ func NewSets(vocab int) *Sets {
 func (s *Sets) Add(ids []int32) int32 {
 	row := make([]uint64, s.words)
 	for _, id := range ids {
+		if id < 0 || int(id) >= s.vocab {
+			panic(&Error{Op: "sets.add", Code: CodeIndex, Msg: fmt.Sprintf("id %d is outside the vocabulary of %d", id, s.vocab)})
+		}
 		row[id>>6] |= 1 << (id & 63)
 	}
 	s.bits = append(s.bits, row...)
@@ -44,7 +48,7 @@ func (s *Sets) c() C.sn_sets {
 	if s == nil {
 		return C.sn_sets{}
 	}
-	return C.sn_sets{bits: (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(s.bits))), words: C.int(s.words)}
+	return C.sn_sets{bits: (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(s.bits))), words: C.int(s.words), count: C.int(s.Len())}
 }
 
 // Targets describes the rows of a batch of logits: what was drawn, from which set, at which temperature.
@@ -80,15 +84,13 @@ func (a Stats) LogProb() float64 { return a.Target - a.LSE() }
 // Entropy is -Σ π log π.
 func (a Stats) Entropy() float64 { return a.LSE() - a.Weighted/a.Sum }
 
-// LogitStats reads logits [n, v], whose first column is vocabulary id offset.
+// LogitStats reads logits [n, v], whose first column is vocabulary id offset. Meta logits
+// give log-prob and entropy 0.
 func LogitStats(logits *Tensor, offset int64, t Targets, sets *Sets) []Stats {
 	out := make([]Stats, len(t.IDs))
-	if len(out) == 0 {
-		return out
-	}
 	checkRows("logit_stats", logits, len(t.IDs), len(t.Set), len(t.Temperature))
-	check("logit_stats", C.sn_logit_stats(logits.h, C.int64_t(offset), (*C.float)(&t.Temperature[0]), (*C.int32_t)(&t.Set[0]), sets.c(),
-		(*C.int32_t)(&t.IDs[0]), (*C.double)(unsafe.Pointer(&out[0]))), logits)
+	check("logit_stats", C.sn_logit_stats(logits.h, C.int64_t(offset), floats(t.Temperature), ints(t.Set), sets.c(), ints(t.IDs),
+		(*C.double)(unsafe.Pointer(unsafe.SliceData(out)))), logits)
 	return out
 }
 
@@ -96,19 +98,17 @@ func LogitStats(logits *Tensor, offset int64, t Targets, sets *Sets) []Stats {
 // statistics of the rows.
 func LogitGradInPlace(logits *Tensor, offset int64, t Targets, sets *Sets, whole []Stats, dLogProb, dEntropy []float64) {
 	n := len(t.IDs)
-	if n == 0 {
-		return
-	}
-	checkRows("logit_grad_", logits, n, len(whole), len(dLogProb), len(dEntropy))
+	checkRows("logit_grad_", logits, n, len(t.Set), len(t.Temperature), len(whole), len(dLogProb), len(dEntropy))
 	lse, ent := make([]float64, n), make([]float64, n)
 	for i, s := range whole {
 		lse[i], ent[i] = s.LSE(), s.Entropy()
 	}
-	check("logit_grad_", C.sn_logit_grad_(logits.h, C.int64_t(offset), (*C.float)(&t.Temperature[0]), (*C.int32_t)(&t.Set[0]), sets.c(),
-		(*C.int32_t)(&t.IDs[0]), (*C.double)(&lse[0]), (*C.double)(&ent[0]), (*C.double)(&dLogProb[0]), (*C.double)(&dEntropy[0])), logits)
+	check("logit_grad_", C.sn_logit_grad_(logits.h, C.int64_t(offset), floats(t.Temperature), ints(t.Set), sets.c(), ints(t.IDs),
+		doubles(lse), doubles(ent), doubles(dLogProb), doubles(dEntropy)), logits)
 }
 
-// Draw says how one row is sampled. Truncations act in the order top-k, top-p, min-p, as in Hugging Face.
+// Draw says how one row is sampled. Truncations act in the order top-k, top-p, min-p, as in Hugging Face; of equal logits
+// the lower ids come first.
 type Draw struct {
 	Temperature float32 // 0 or less: greedy, with log-probs at temperature 1
 	TopP        float32 // 1: off
@@ -125,16 +125,43 @@ type Drawn struct {
 	Kept    float32 // mass of π that the truncation kept
 }
 
-// Sample draws one token per row of logits [n, vocab].
+// Sample draws one token per row of logits [n, vocab]. It panics with an Error if a row cannot be drawn from.
 func Sample(logits *Tensor, draws []Draw, sets *Sets) []Drawn {
-	out := make([]Drawn, len(draws))
-	if len(draws) == 0 {
-		return out
+	out, errs := SampleRows(logits, draws, sets)
+	for _, err := range errs {
+		if err != nil {
+			panic(err)
+		}
 	}
-	checkRows("sample", logits, len(draws))
-	check("sample", C.sn_sample(logits.h, (*C.sn_draw)(unsafe.Pointer(&draws[0])), sets.c(), (*C.sn_drawn)(unsafe.Pointer(&out[0]))), logits)
 	return out
 }
+
+// SampleRows is Sample for rows that must not fail together: errs is nil if all went well, else it has an *Error for each
+// row that cannot be drawn from (NaN or Inf, or an empty allowed set) and nil for the others.
+func SampleRows(logits *Tensor, draws []Draw, sets *Sets) (out []Drawn, errs []error) {
+	out = make([]Drawn, len(draws))
+	checkRows("sample", logits, len(draws))
+	check("sample", C.sn_sample(logits.h, (*C.sn_draw)(unsafe.Pointer(unsafe.SliceData(draws))), sets.c(),
+		(*C.sn_drawn)(unsafe.Pointer(unsafe.SliceData(out)))), logits)
+	for i, d := range out {
+		if d.ID >= 0 {
+			continue
+		}
+		if errs == nil {
+			errs = make([]error, len(out))
+		}
+		e := &Error{Op: "sample", Shapes: [][]int64{logits.Shape()}, Code: CodeValue, Msg: fmt.Sprintf("row %d holds NaN or Inf", i)}
+		if d.ID == C.SN_NOTHING_ALLOWED {
+			e.Msg = fmt.Sprintf("row %d: allowed set %d is empty", i, draws[i].Set)
+		}
+		errs[i] = e
+	}
+	return out, errs
+}
+
+func floats(s []float32) *C.float   { return (*C.float)(unsafe.Pointer(unsafe.SliceData(s))) }
+func doubles(s []float64) *C.double { return (*C.double)(unsafe.Pointer(unsafe.SliceData(s))) }
+func ints(s []int32) *C.int32_t     { return (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(s))) }
 
 func checkRows(op string, logits *Tensor, counts ...int) {
 	for _, n := range counts {

@@ -70,6 +70,14 @@ func own(h C.sn_tensor) *Tensor {
 	return t
 }
 
+// at gives the handle to a call that cannot fail by itself, and so must not get a freed one.
+func (t *Tensor) at(op string) C.sn_tensor {
+	if t.h == nil {
+		panic(&Error{Op: op, Code: CodeValue, Msg: "use of a tensor that was freed"})
+	}
+	return t.h
+}
+
 func handles(ts []*Tensor) []C.sn_tensor {
 	hs := make([]C.sn_tensor, len(ts))
 	for i, t := range ts {
@@ -179,7 +187,7 @@ func Data[T Element](t *Tensor) []T {
 	return out
 }
 
-// CopyTo copies the elements, as they are, into host memory.
+// CopyTo copies the elements, as they are, into host memory of exactly their size.
 func (t *Tensor) CopyTo(buf []byte) {
 	check("to_host", C.sn_to_host(t.h, unsafe.Pointer(unsafe.SliceData(buf)), C.size_t(len(buf))), t)
 }
@@ -205,7 +213,7 @@ func (t *Tensor) Item() float64 {
 
 // Shape is the list of sizes.
 func (t *Tensor) Shape() []int64 {
-	s := make([]int64, int(C.sn_ndim(t.h)))
+	s := make([]int64, int(C.sn_ndim(t.at("shape"))))
 	if len(s) > 0 {
 		C.sn_shape(t.h, (*C.int64_t)(unsafe.Pointer(&s[0])))
 	}
@@ -221,9 +229,9 @@ func (t *Tensor) Dim(i int) int64 {
 	return s[i]
 }
 
-func (t *Tensor) Numel() int64   { return int64(C.sn_numel(t.h)) }
-func (t *Tensor) DType() DType   { return DType(C.sn_dtype(t.h)) }
-func (t *Tensor) Device() Device { return Device(C.sn_device(t.h)) }
+func (t *Tensor) Numel() int64   { return int64(C.sn_numel(t.at("numel"))) }
+func (t *Tensor) DType() DType   { return DType(C.sn_dtype(t.at("dtype"))) }
+func (t *Tensor) Device() Device { return Device(C.sn_device(t.at("device"))) }
 
 func (t *Tensor) String() string {
 	if t == nil || t.h == nil {

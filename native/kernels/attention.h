@@ -30,6 +30,11 @@ inline void add_values(const float* p, const float* values, int64_t n, int64_t d
     store(out + i, a);
     store(out + i + W, b);
   }
+  for (; i + W <= d; i += W) {
+    vf a = load(out + i) * keep;
+    for (int64_t t = 0; t < n; t++) a += splat(p[t]) * load(values + t * d + i);
+    store(out + i, a);
+  }
   for (; i < d; i++) {
     float a = out[i] * keep;
     for (int64_t t = 0; t < n; t++) a += p[t] * values[t * d + i];
@@ -39,7 +44,7 @@ inline void add_values(const float* p, const float* values, int64_t n, int64_t d
 
 void cache_attention(const float* q, const float* keys, const float* values, const int32_t* table, int64_t kv_heads,
                      int64_t head, int64_t g, int64_t d, int64_t length, float scale, float* out) {
-  float m[64], l[64], s[kBlock];
+  float m[kMaxGroup], l[kMaxGroup], s[kBlock];
   for (int64_t i = 0; i < g * d; i++) out[i] = 0;
   for (int64_t i = 0; i < g; i++) m[i] = -INFINITY, l[i] = 0;
   for (int64_t start = 0; start < length; start += kBlock) {

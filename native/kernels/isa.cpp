@@ -14,6 +14,6 @@ namespace isa = SEAD_ISA;
 extern const Kernels SEAD_CAT(kernels_, SEAD_ISA);
 const Kernels SEAD_CAT(kernels_, SEAD_ISA) = {
     SEAD_STR(SEAD_ISA),   isa::rms_norm,        isa::rms_norm_backward, isa::rope,       isa::swiglu,
-    isa::swiglu_backward, isa::cache_attention, isa::logit_stats,       isa::logit_grad,
+    isa::swiglu_backward, isa::cache_attention, isa::logit_stats,       isa::logit_probs, isa::logit_grad,
 };
 }  // namespace sead

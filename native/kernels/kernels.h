@@ -4,9 +4,14 @@
 #pragma once
 #include <cstdint>
 
+#include "../seadnative.h"
+
 namespace sead {
 
-constexpr int kBlock = 32;  // tokens of one block of the paged cache
+constexpr int kBlock = SN_BLOCK;
+constexpr int kMaxGroup = 64;   // query heads that share one key/value head
+constexpr int64_t kSpan = 512;  // logits handled at a time
+constexpr float kOut = -1e30f;  // z of an id that is not allowed: its exp is exactly 0, and 0·z stays 0
 
 struct Kernels {
   const char* name;
@@ -28,11 +33,16 @@ struct Kernels {
   // stats[4] of one row of logits, see seadnative.h; bits: allowed ids (null: all) of the whole vocabulary
   void (*logit_stats)(const float* logits, int64_t v, int64_t offset, float t, const uint64_t* bits, int32_t target,
                       double* stats);
+  // z = logit/t and p = exp(z - top) of the n <= kSpan ids from `from` on; gives the sum of p, -1 if none is allowed
+  double (*logit_probs)(const float* logits, int64_t from, int64_t n, float t, const uint64_t* bits, float top, float* z,
+                        float* p);
+  // logits become the gradient for coefficients dlp of log π(target) and dent of the entropy
   void (*logit_grad)(float* logits, int64_t v, int64_t offset, float t, const uint64_t* bits, int32_t target, double lse,
                      double entropy, double dlp, double dent);
 };
 
 extern const Kernels kernels_generic, kernels_avx2, kernels_avx512;
-const Kernels& kernels();
+bool supported(const Kernels& k);  // by this processor
+const Kernels& kernels();          // the best supported ones, or those SEAD_ISA names
 
 }  // namespace sead

@@ -1,0 +1,75 @@
+package torch
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// cgoFiles lists the .go files under root that import "C", outside of root's torch folder.
+func cgoFiles(root string) (found []string, err error) {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, path)
+		if d.IsDir() {
+			switch rel {
+			case "torch", "build", "third_party", "runs", ".git", ".cache":
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, i := range f.Imports {
+			if i.Path.Value == `"C"` {
+				found = append(found, rel)
+			}
+		}
+		return nil
+	})
+	return
+}
+
+func TestOnlyTorchImportsC(t *testing.T) {
+	found, err := cgoFiles("..")
+	if err != nil || len(found) > 0 {
+		t.Errorf("only torch/ may import \"C\": %v, %v", found, err)
+	}
+	cheat := filepath.Join(t.TempDir(), "model")
+	if err := os.MkdirAll(cheat, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(cheat, "fast.go"), []byte("package model\n\nimport \"C\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := cgoFiles(filepath.Dir(cheat)); err != nil || len(found) != 1 {
+		t.Errorf("a file that does is not found: %v, %v", found, err)
+	}
+}
+
+// Two OpenMP runtimes in one process mean two thread teams that fight for the cores.
+func TestOneOpenMP(t *testing.T) {
+	TeamSize() // a parallel region has run
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Skip("no /proc/self/maps here")
+	}
+	found := map[string]bool{}
+	for _, path := range regexp.MustCompile(`/\S*/lib(gomp|iomp|omp)[^/\s]*\.so\S*`).FindAllString(string(maps), -1) {
+		found[path] = true
+	}
+	if len(found) != 1 {
+		t.Errorf("OpenMP runtimes loaded: %v, want one", found)
+	}
+}

@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "chat", "testdata"))
 import gen_chat  # the tokenizer, built from the GGUF's metadata
 
-PROMPTS = ["What is the capital of France?", "Write one sentence about the sea.", "List three fruits and their colours."]
+PROMPTS = ["What is the capital of France?", "What colour is the sky?", "List three fruits and their colours."]
 NEW = 40
 
 

@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -326,15 +327,7 @@ func (f *File) place(data []byte, headEnd uint64) error {
 	size := uint64(len(data))
 	end := uint64(0)
 	order := slices.Clone(f.Tensors)
-	slices.SortStableFunc(order, func(a, b *Tensor) int {
-		switch {
-		case a.offset < b.offset:
-			return -1
-		case a.offset > b.offset:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b *Tensor) int { return cmp.Compare(a.offset, b.offset) })
 	for _, t := range order {
 		if t.offset%align != 0 {
 			return fmt.Errorf("tensor %q is at offset %d, no multiple of the alignment %d", t.Name, t.offset, align)

@@ -2,6 +2,7 @@ package safetensors
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -116,19 +117,19 @@ func decodeEntry(dec *json.Decoder, name string) (entry, error) {
 	if len(*f.Shape) > maxRank {
 		return entry{}, fmt.Errorf("%d axes, the limit is %d", len(*f.Shape), maxRank)
 	}
-	const limit = int64(1) << 56 // bytes; keeps every product below in an int64
-	bytes := int64(e.dtype.Size())
+	const limit = int64(1) << 56 // in bytes: keeps every product below in an int64
+	size := int64(e.dtype.Size())
 	for _, d := range *f.Shape {
-		if d < 0 || d > limit || (d > 0 && bytes > limit/d) {
+		if d < 0 || d > limit || (d > 0 && size > limit/d) {
 			return entry{}, fmt.Errorf("shape %v is impossible", *f.Shape)
 		}
-		bytes *= d
+		size *= d
 		e.shape = append(e.shape, int(d))
 	}
 	if o := *f.Offsets; len(o) != 2 || o[0] < 0 || o[1] < o[0] {
 		return entry{}, fmt.Errorf("data_offsets %v: want [begin, end]", o)
-	} else if o[1]-o[0] != bytes {
-		return entry{}, fmt.Errorf("data_offsets %v hold %d bytes, but %s %v takes %d", o, o[1]-o[0], e.dtype, *f.Shape, bytes)
+	} else if o[1]-o[0] != size {
+		return entry{}, fmt.Errorf("data_offsets %v hold %d bytes, but %s %v takes %d", o, o[1]-o[0], e.dtype, *f.Shape, size)
 	} else {
 		e.begin, e.end = o[0], o[1]
 	}
@@ -138,10 +139,7 @@ func decodeEntry(dec *json.Decoder, name string) (entry, error) {
 // checkLayout sorts the entries by their place and demands that they cover the data exactly: no gap, no overlap.
 func checkLayout(entries []entry, dataSize int64) error {
 	slices.SortStableFunc(entries, func(a, b entry) int {
-		if a.begin != b.begin {
-			return cmp64(a.begin, b.begin)
-		}
-		return cmp64(a.end, b.end)
+		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
 	at := int64(0)
 	for _, e := range entries {
@@ -160,14 +158,4 @@ func checkLayout(entries []entry, dataSize int64) error {
 		return fmt.Errorf("%d bytes at the end belong to no tensor", dataSize-at)
 	}
 	return nil
-}
-
-func cmp64(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }

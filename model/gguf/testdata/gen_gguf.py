@@ -34,7 +34,9 @@ def dequant():
         for at in where:
             raw[:, at:at + 2] = (rng.normal(size=BLOCKS) * 0.1).astype(np.float16)[:, None].view(np.uint8)
         out[t.name + ".raw"], out[t.name + ".values"] = raw.reshape(-1), quants.dequantize(raw, t).astype(np.float32).reshape(-1)
-    save_file(out, os.path.join(HERE, "dequant.safetensors"))
+    path = os.path.join(HERE, "dequant.safetensors")
+    save_file(out, path)
+    os.chmod(path, 0o644)
 
 
 def interleave(w, heads):

@@ -4,16 +4,18 @@ package nano
 // of nothing else. Scripted agents decide by it and report it as their estimate, so that a model trained on them can
 // learn to do the same.
 type Belief struct {
-	User         // estimates; Worry and Progress as heard
-	Last Outcome // how the last act went, -1 if unknown
+	User       // estimates; Worry and Progress as heard
+	Last Heard // the last reply itself
 }
 
 // firstBelief is the guess before anything was heard.
-func firstBelief() Belief { return Belief{User: User{C: 2, E: 2, T: 2}, Last: -1} }
+func firstBelief() Belief {
+	return Belief{User: User{C: 2, E: 2, T: 2}, Last: Heard{Outcome: -1, HintC: -1, HintT: -1}}
+}
 
 // hear updates the belief after the agent did a and heard the reply.
 func (b Belief) hear(a Act, h Heard) Belief {
-	b.Last = h.Outcome
+	b.Last = h
 	if h.Outcome >= 0 {
 		b.User = apply(b.User, a, h.Outcome)
 	}
@@ -51,4 +53,13 @@ func (b Belief) boundT(h Heard) int {
 		return max(b.T, needT)
 	}
 	return b.T
+}
+
+// lowCooperation and lowTrust: the last reply itself says that the user needs more of it before it will do anything.
+func (b Belief) lowCooperation() bool {
+	return b.Last.Outcome == Refuse || b.Last.HintC == 0 || b.Last.HintC == 1
+}
+
+func (b Belief) lowTrust() bool {
+	return b.Last.Outcome == Distrust || b.Last.Outcome == Doubt || b.Last.HintT == 0
 }

@@ -52,6 +52,28 @@ func (r *Rules) templates(c clue) []string {
 	return p.HintT[c.value]
 }
 
+// TestFirstWordDecides: a model that samples the first word has chosen the act, and credit falls on that one token.
+func TestFirstWordDecides(t *testing.T) {
+	for _, r := range worlds(t) {
+		owner := map[string]Act{}
+		for a := Greet; a < acts; a++ {
+			for _, template := range r.Phrases.Acts[a] {
+				for _, text := range expand(template) {
+					u := units(text)
+					first := u[0]
+					if r.Scenario.Language == "zh" { // single characters: two make a word, one and its comma too
+						first += u[1]
+					}
+					if other, taken := owner[first]; taken && other != a {
+						t.Errorf("%q begins both %v and %v", first, other, a)
+					}
+					owner[first] = a
+				}
+			}
+		}
+	}
+}
+
 func TestActOfOtherText(t *testing.T) {
 	en, zh := worlds(t)[0], worlds(t)[1]
 	for _, c := range []struct {
@@ -59,16 +81,16 @@ func TestActOfOtherText(t *testing.T) {
 		text string
 		want Act
 	}{
-		{en, "It only takes a minute, I will be quick.", Brief},          // "a minute" is new
-		{en, "it is completely free, you never pay a single yuan", Free}, // no capital, no full stop
-		{en, "There is no fee at all.", Free},
+		{en, "It only takes a minute, I will be quick.", Brief},              // "a minute" is new
+		{en, "free of charge, completely you never pay a single yuan", Free}, // no capital, no full stop
+		{en, "No fee at all.", Free},
 		{en, "", Nonsense},
 		{en, "Yes.", Nonsense},
 		{en, "Please please please please please please.", Nonsense},
-		{en, "free it is yuan single a pay never you", Nonsense},
-		{en, "It only takes one minute, I will be quick. There is no fee at all and no money is taken from your account. You never pay.", Nonsense}, // two acts
-		{en, "您可以在商家版里查我的工号，我是官方人员。", Nonsense},                                                                                                     // the other language
-		{zh, "您可以在商家版里查我的工号，我是官方的人员。", Proof},
+		{en, "charge of yuan free single a pay never you", Nonsense},
+		{en, "It only takes one minute, I will be quick. No fee at all, and no money is taken from your account. You never pay.", Nonsense}, // two acts
+		{en, "商家版里可以查我的工号，我是官方人员。", Nonsense},                                                                                               // the other language
+		{zh, "商家版里可以查我的工号，我是官方的人员。", Proof},
 		{zh, "只要一分钟，我尽快说完", Brief},
 		{zh, "分一要只完说快尽我", Nonsense},
 	} {

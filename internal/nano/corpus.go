@@ -27,23 +27,21 @@ const (
 	shareRandom = .12 // dialogues of a random agent: they train the user only
 	shareOracle = .12 // dialogues of the oracle: they train the user only
 	garbledRate = .03 // turns of any agent that are garbled: they train the user only
-	randomActs  = .12 // of the ordinary agent's acts
+	randomActs  = .06 // of the ordinary agent's acts
 )
 
-// skill is how often the ordinary agent does the best thing, by situation. Some answers it knows well, some it seldom
-// hits on: a greedy model then still fails often, yet sampling finds every answer.
+// skill is how often the ordinary agent reacts rightly, by situation. Some answers it knows well, some it seldom hits
+// on: a greedy model then still fails often, yet sampling finds every answer.
 func skill(b Belief) float64 {
 	switch b.Worry {
-	case NoWorry:
-		return .40
 	case Story, Size, Rival, Robot:
 		return .15
 	}
-	return .40
+	return .60
 }
 
 // CorpusPolicy is the ordinary agent of the corpus: what a model trained on it samples from.
-func CorpusPolicy() Policy { return Mixture(skill, randomActs) }
+func CorpusPolicy() Policy { return Mixture(Reactive, skill, randomActs) }
 
 // Corpus writes the training sequences of n dialogues, spread over the languages, one JSON object a line.
 func Corpus(w io.Writer, languages []*Rules, seed uint64, n int) error {

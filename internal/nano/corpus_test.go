@@ -80,12 +80,12 @@ func TestEstimatesComeFromVisibleText(t *testing.T) {
 	r := worlds(t)[0]
 	history := [][2]string{
 		{"Hello, this is Lin from the delivery platform. Am I speaking with the owner?", "Hm. Yes, speaking. How do I know you are real?"},
-		{"I never ask for a code, and this call is recorded.", "I see, that is safe. You seem honest."},
-		{"You get a free credit of 700 yuan, it brings more orders to your shop.", "That sounds good. I will try it."},
+		{"This call is recorded, and I never ask for a code.", "I see, that is safe. You seem honest."},
+		{"Our free credit of 700 yuan brings more orders to your shop.", "That sounds good. I will try it."},
 	}
 	// By hand: start c 2, e 2, t 2. Greeted: sullen, a worry. Assured: e from the tone (calm, 2), t 3, then the hint
 	// lifts t to 4. Interest: c 3, the hint (3, 4) keeps it.
-	want := Belief{User: User{C: 3, E: 2, T: 4, Progress: Told}, Last: Interest}
+	want := Belief{User: User{C: 3, E: 2, T: 4, Progress: Told}, Last: Heard{Outcome: Interest, Emotion: 2, HintC: 2, HintT: -1}}
 	b := firstBelief()
 	for _, h := range history {
 		b = b.hear(r.Ear.Act(h[0]), r.Ear.Reply(h[1]))

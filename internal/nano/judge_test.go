@@ -54,8 +54,8 @@ func TestJudgeCountsSlips(t *testing.T) {
 			"</user_cooperation><user_emotion>" + levels[1:2] + "</user_emotion><user_trust>" + levels[2:] + "</user_trust><user_status>" + status + "</user_status>"
 	}
 	const greet = "Hello, this is Lin from the delivery platform. Am I speaking with the owner?"
-	const offer = "You get a free credit of 700 yuan, it brings more orders to your shop."
-	const check = "Do you see the 700 yuan in your wallet now?"
+	const offer = "Our free credit of 700 yuan brings more orders to your shop."
+	const check = "Is the credit in your wallet now?"
 	type turn struct{ says, user string }
 	for _, c := range []struct {
 		name  string

@@ -63,20 +63,39 @@ func Script(b Belief) [acts]float64 {
 	return d
 }
 
-// Mixture does the best act with probability good(b), any act with probability random, and else follows the script.
-func Mixture(good func(Belief) float64, random float64) Policy {
+// Reactive answers what the last reply said and else does the next step. It keeps no account of levels: nothing but the
+// progress must be remembered, so it is what a small model can learn from text.
+func Reactive(b Belief) [acts]float64 {
+	switch {
+	case b.Worry != NoWorry:
+		return only(b.Worry.Remedy())
+	case b.Progress == Stranger:
+		return only(Greet)
+	case b.Progress == Claimed:
+		return only(Check)
+	case b.E == 0:
+		return only(Comfort)
+	case b.Progress == Met:
+		return only(Offer)
+	case b.lowTrust():
+		return only(Proof)
+	case b.lowCooperation():
+		return only(Example)
+	}
+	return only(b.nextStep())
+}
+
+// Mixture does what good does with probability skill(b), any act with probability random, and else follows the script.
+func Mixture(good Policy, skill func(Belief) float64, random float64) Policy {
 	return func(b Belief) (d [acts]float64) {
-		g := good(b)
-		oracle, any, script := Oracle(b), Random(b), Script(b)
+		k := skill(b)
+		best, any, script := good(b), Random(b), Script(b)
 		for a := range d {
-			d[a] = g*oracle[a] + random*any[a] + (1-g-random)*script[a]
+			d[a] = k*best[a] + random*any[a] + (1-k-random)*script[a]
 		}
 		return d
 	}
 }
-
-// Constant is a skill that does not depend on the situation.
-func Constant(good float64) func(Belief) float64 { return func(Belief) float64 { return good } }
 
 // Greedy always does a policy's most likely act.
 func Greedy(p Policy) Policy {

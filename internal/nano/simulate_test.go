@@ -13,8 +13,9 @@ func TestTargets(t *testing.T) {
 			low, high float64
 		}{
 			{"oracle", Oracle, .75, .85},
-			{"corpus agent", CorpusPolicy(), .20, .32}, // a model trained on it comes out below
-			{"corpus agent, greedy", Greedy(CorpusPolicy()), .35, .45},
+			{"reactive", Reactive, .65, .80},
+			{"corpus agent", CorpusPolicy(), .30, .42}, // a model trained on it comes out below
+			{"corpus agent, greedy", Greedy(CorpusPolicy()), .45, .55},
 			{"script", Script, 0, .15},
 			{"random", Random, 0, .01},
 		} {

@@ -92,7 +92,7 @@ func args(c *cli.Context, names ...string) error {
 // anywhere, the flag package stops reading at the first argument.
 func reorder(app *cli.App, argv []string) []string {
 	at := slices.IndexFunc(argv[min(1, len(argv)):], func(a string) bool { return app.Command(a) != nil }) + 1
-	if at == 0 {
+	if at == 0 || argv[len(argv)-1] == "--generate-bash-completion" {
 		return argv
 	}
 	cmd, first := app.Command(argv[at]), at

@@ -25,6 +25,9 @@ const (
 	exitTerminated  = 143 // SIGTERM: the same
 )
 
+// maxErrors bounds the lines that a file with many faults gives.
+const maxErrors = 20
+
 // stderr is where progress and log go.
 var stderr = progress.New(os.Stderr)
 
@@ -47,8 +50,12 @@ func run(args []string) int {
 		fmt.Fprintf(stderr, "seadtrain: stopped by %s\n", sig)
 		return 128 + int(sig.Signal.(syscall.Signal))
 	}
-	for _, line := range strings.Split(strings.TrimSpace(err.Error()), "\n") {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	for _, line := range lines[:min(len(lines), maxErrors)] {
 		fmt.Fprintln(stderr, "seadtrain:", line)
+	}
+	if n := len(lines) - maxErrors; n > 0 {
+		fmt.Fprintf(stderr, "seadtrain: … and %d more\n", n)
 	}
 	var usage *usageError
 	if errors.As(err, &usage) {

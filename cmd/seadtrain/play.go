@@ -132,7 +132,7 @@ func writeEpisodes(w io.Writer, episodes []dialogue.Episode, o dialogue.WriteOpt
 // profilesFor reads the profiles, or draws them as the first step of a run with this seed would.
 func profilesFor(c *cli.Context, cfg *loop.Config, scn *dialogue.Scenario) ([]dialogue.Profile, error) {
 	if path := c.String("profiles"); path != "" {
-		return readProfiles(path, scn)
+		return readProfiles(path, func(dialogue.Profile) (*dialogue.Scenario, error) { return scn, nil })
 	}
 	users, err := curriculum.New(cfg.Curriculum, scn, cfg.Seed)
 	if err != nil {

@@ -50,16 +50,12 @@ func profilesCommand() *cli.Command {
 				Name:      "validate",
 				Usage:     "check profiles against a scenario: state, behaviours, contradictions, ids",
 				ArgsUsage: "FILE",
-				Flags:     []cli.Flag{scenarioFlag(defaultScenario)},
+				Flags:     []cli.Flag{scenarioFlag("the first profile's")},
 				Action: func(c *cli.Context) error {
 					if err := args(c, "FILE"); err != nil {
 						return err
 					}
-					scn, err := loop.OpenScenario(orDefault(c.String("scenario")), "")
-					if err != nil {
-						return err
-					}
-					all, err := readProfiles(c.Args().First(), scn)
+					scn, all, err := validateProfiles(c.Args().First(), c.String("scenario"))
 					if err != nil {
 						return err
 					}
@@ -85,11 +81,18 @@ func profilesCommand() *cli.Command {
 	}
 }
 
-func orDefault(scenario string) string {
-	if scenario == "" {
-		return defaultScenario
-	}
-	return scenario
+// validateProfiles checks a file against a scenario; without one, against that of its first profile.
+func validateProfiles(path, ref string) (*dialogue.Scenario, []dialogue.Profile, error) {
+	var scn *dialogue.Scenario
+	all, err := readProfiles(path, func(first dialogue.Profile) (*dialogue.Scenario, error) {
+		var err error
+		if ref == "" {
+			ref = first.Scenario + "/" + first.Language
+		}
+		scn, err = loop.OpenScenario(ref, "")
+		return scn, err
+	})
+	return scn, all, err
 }
 
 // curriculumOf reads the settings that profiles are drawn with.
@@ -164,25 +167,32 @@ func showGrid(c *cli.Context) error {
 	return show(c, stats, stats.Table(scn))
 }
 
-// readProfiles reads JSONL of profiles and checks every one; the error lists all that is wrong.
-func readProfiles(path string, scn *dialogue.Scenario) (all []dialogue.Profile, err error) {
+// readProfiles reads JSONL of profiles and checks every one; the error lists all that is wrong. The scenario is asked for
+// with the first profile.
+func readProfiles(path string, scenario func(first dialogue.Profile) (*dialogue.Scenario, error)) (all []dialogue.Profile, err error) {
+	var scn *dialogue.Scenario
+	check := func(line []byte) error {
+		var p dialogue.Profile
+		if err := json.Unmarshal(line, &p); err != nil {
+			return err
+		}
+		if scn == nil {
+			var err error
+			if scn, err = scenario(p); err != nil {
+				return err
+			}
+		}
+		all = append(all, p)
+		return scn.CheckProfile(p)
+	}
 	err = readFile(path, func(r io.Reader) error {
 		scan := bufio.NewScanner(r)
 		scan.Buffer(nil, 1<<20)
 		var errs []error
-		n := 0
-		for scan.Scan() {
-			n++
-			var p dialogue.Profile
-			err := json.Unmarshal(scan.Bytes(), &p)
-			if err == nil {
-				err = scn.CheckProfile(p)
-			}
-			if err != nil {
+		for n := 1; scan.Scan(); n++ {
+			if err := check(scan.Bytes()); err != nil {
 				errs = append(errs, fmt.Errorf("%s:%d: %w", path, n, err))
-				continue
 			}
-			all = append(all, p)
 		}
 		return errors.Join(append(errs, scan.Err())...)
 	})

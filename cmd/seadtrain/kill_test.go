@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"seadtrain/internal/testmodel"
+)
+
+// moment is a point of a run: a phase as the debug log announces it, and how long after that.
+type moment struct {
+	phase string
+	after time.Duration
+}
+
+// watch runs the program and tells every phase line as it comes; a stop ends it by a signal.
+type watch struct {
+	cmd    *exec.Cmd
+	phases chan string
+	log    *bytes.Buffer
+}
+
+func start(t *testing.T, args ...string) *watch {
+	t.Helper()
+	w := &watch{cmd: program(t, append([]string{"--log-level", "debug"}, args...)...), phases: make(chan string, 1000), log: &bytes.Buffer{}}
+	out, err := w.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(w.phases)
+		scan := bufio.NewScanner(io.TeeReader(out, w.log))
+		for scan.Scan() {
+			if _, phase, ok := strings.Cut(scan.Text(), "msg=phase phase="); ok {
+				w.phases <- phase
+			}
+		}
+	}()
+	return w
+}
+
+// end waits for the program and gives its exit code; -1: killed.
+func (w *watch) end() int {
+	for range w.phases {
+	}
+	w.cmd.Wait()
+	return w.cmd.ProcessState.ExitCode()
+}
+
+// at waits for a moment; false if the program ended before.
+func (w *watch) at(m moment) bool {
+	for phase := range w.phases {
+		if phase == m.phase {
+			time.Sleep(m.after)
+			return true
+		}
+	}
+	return false
+}
+
+// contents are the files of a run that must come out the same however often it was killed.
+func contents(t *testing.T, run string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, pattern := range []string{"episodes/*", "profiles/*", "eval/*", "checkpoints/step-*/manifest.json", "config.toml"} {
+		paths, _ := filepath.Glob(filepath.Join(run, pattern))
+		for _, path := range paths {
+			name, _ := filepath.Rel(run, path)
+			out[name] = read(t, path)
+		}
+	}
+	return out
+}
+
+// The program is killed at 20 seeded moments that cover every phase of a run, and resumes to the same weights, optimizer
+// state, curriculum and dialogues every time: the last checkpoint's manifest, which holds the SHA-256 of each of its files,
+// is that of the run nobody disturbed.
+func TestKillNine(t *testing.T) {
+	base := t.TempDir()
+	cfg := write(t, base, "a.toml", testmodel.RunConfig(testmodel.Tiny(t, 1)))
+	whole := filepath.Join(base, "whole")
+	began := time.Now()
+	w := start(t, "run", cfg, "--run-dir", whole)
+	type seen struct {
+		phase string
+		at    time.Duration
+	}
+	var all []seen
+	for phase := range w.phases {
+		all = append(all, seen{phase, time.Since(began)})
+	}
+	if code := w.end(); code != 0 {
+		t.Fatalf("undisturbed run: exit %d\n%s", code, w.log)
+	}
+	length := time.Since(began)
+	if length > 15*time.Second {
+		t.Logf("the run took %v: a busy machine", length)
+	}
+	want := contents(t, whole)
+
+	// Every kind of phase first, then any: each moment lies inside the phase as long as it lasted when undisturbed.
+	rng := rand.New(rand.NewPCG(20, 9))
+	byKind := map[string][]int{}
+	for i, s := range all {
+		kind, _, _ := strings.Cut(s.phase, " ")
+		byKind[kind] = append(byKind[kind], i)
+	}
+	kinds := []string{"evaluate", "sample", "rollout", "train", "analyse", "checkpoint"}
+	for k := range 20 {
+		var i int
+		if k < 2*len(kinds) {
+			of := byKind[kinds[k%len(kinds)]]
+			if len(of) == 0 {
+				t.Fatalf("no phase %s in\n%s", kinds[k%len(kinds)], w.log)
+			}
+			i = of[rng.IntN(len(of))]
+		} else {
+			i = rng.IntN(len(all))
+		}
+		end := length
+		if i+1 < len(all) {
+			end = all[i+1].at
+		}
+		m := moment{all[i].phase, time.Duration(rng.Float64() * float64(end-all[i].at))}
+		t.Run(fmt.Sprintf("%d %s", k, m.phase), func(t *testing.T) {
+			run := filepath.Join(base, fmt.Sprint("run", k))
+			w := start(t, "run", cfg, "--run-dir", run)
+			hit := w.at(m)
+			if err := w.cmd.Process.Kill(); err != nil && hit {
+				t.Log(err)
+			}
+			if code := w.end(); code == 0 {
+				t.Logf("%v after its phase began the run was over", m.after)
+			}
+			if out, err, code := call(t, "", "run", cfg, "--run-dir", run); code != 0 || !strings.Contains(out, "Held-out completion rate") {
+				t.Fatalf("resumed: exit %d\n%s\n%s", code, out, err)
+			}
+			got := contents(t, run)
+			for name := range want {
+				if got[name] != want[name] {
+					t.Errorf("killed %v into %s: %s differs", m.after, m.phase, name)
+				}
+			}
+			if n := strings.Count(read(t, filepath.Join(run, "metrics.jsonl")), "\n"); n != 4 {
+				t.Errorf("metrics of %d steps, want 4", n)
+			}
+			if left, _ := filepath.Glob(filepath.Join(run, "*", ".*")); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+			os.RemoveAll(run)
+		})
+	}
+}
+
+// Ctrl-C and SIGTERM write a checkpoint of the last complete step, tell by the exit code who stopped the run, and the run
+// goes on to the same end.
+func TestStopBySignal(t *testing.T) {
+	base := t.TempDir()
+	cfg := write(t, base, "a.toml", testmodel.RunConfig(testmodel.Tiny(t, 1)))
+	whole := filepath.Join(base, "whole")
+	must(t, "run", cfg, "--run-dir", whole)
+	want := contents(t, whole)
+	for _, c := range []struct {
+		sig  syscall.Signal
+		at   string
+		code int
+		step string // of the checkpoint
+	}{
+		{syscall.SIGINT, "rollout step=2", 130, "step-1"},
+		{syscall.SIGTERM, "train step=3", 143, "step-3"}, // the update is finished first
+		{syscall.SIGINT, "evaluate step=4 user=rules", 130, "step-4"},
+	} {
+		run := filepath.Join(base, strings.ReplaceAll(c.at, " ", "-"))
+		w := start(t, "run", cfg, "--run-dir", run)
+		if !w.at(moment{phase: c.at}) {
+			t.Fatalf("no %s:\n%s", c.at, w.log)
+		}
+		if err := w.cmd.Process.Signal(c.sig); err != nil {
+			t.Fatal(err)
+		}
+		if code := w.end(); code != c.code || !strings.Contains(w.log.String(), "seadtrain: stopped by ") {
+			t.Errorf("%v at %s: exit %d\n%s", c.sig, c.at, code, w.log)
+		}
+		if _, err := os.Stat(filepath.Join(run, "checkpoints", c.step, "manifest.json")); err != nil {
+			t.Errorf("%v at %s: %v\n%s", c.sig, c.at, err, w.log)
+		}
+		must(t, "run", cfg, "--run-dir", run)
+		got := contents(t, run)
+		for name := range want {
+			if got[name] != want[name] {
+				t.Errorf("%v at %s: %s differs after resuming", c.sig, c.at, name)
+			}
+		}
+	}
+	// A second run in a directory that is in use is refused and told by whom.
+	run := filepath.Join(base, "busy")
+	w := start(t, "run", cfg, "--run-dir", run)
+	if !w.at(moment{phase: "rollout step=1"}) {
+		t.Fatal(w.log)
+	}
+	_, err, code := call(t, "", "run", cfg, "--run-dir", run)
+	if want := fmt.Sprintf("is in use by process %d on host", w.cmd.Process.Pid); code != 1 || !strings.Contains(err, want) {
+		t.Errorf("in use: exit %d, %s; want %q", code, err, want)
+	}
+	w.cmd.Process.Kill()
+	w.end()
+}

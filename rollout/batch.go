@@ -92,7 +92,7 @@ func (w *Weights) forward(sets *torch.Sets) {
 	if len(b.draws) == 0 {
 		return
 	}
-	logits := w.Model.Logits(h.IndexSelect(0, torch.Of(b.last))).Narrow(0, 0, int64(len(b.draws)))
+	logits := w.Model.Logits(h.IndexSelect(0, w.Model.Index(b.last))).Narrow(0, 0, int64(len(b.draws))).To(torch.F32, torch.CPU)
 	// Under tensor parallelism every rank has the same gathered logits and streams, so all draw the same.
 	if err := torch.Do(func() { b.drawn = torch.Sample(logits, b.draws, sets) }); err != nil {
 		b.isolate(logits, sets, err)

@@ -2,7 +2,10 @@ package rollout
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
+	"math/bits"
+	"slices"
 	"testing"
 
 	"seadtrain/dialogue"
@@ -147,32 +150,51 @@ var userChain = chain{
 	"</end>": {"<|im_end|>": 1},
 }
 
-// markovModel speaks a chain: a one-hot embedding, and a head that holds the chain's log-probs over a background of
-// e^-margin. The layers stay random, and small enough to disturb without drowning it.
+// markovModel speaks a chain: embeddings are rows of a Hadamard matrix, so orthogonal, and the head holds the chain's
+// log-probs over a background of e^-margin. The layers stay random, and small enough to disturb without drowning it.
 func markovModel(t testing.TB, tok *tokenizer.Tokenizer, c chain, margin float64, seed uint64) *model.Model {
 	t.Helper()
-	config := testConfig(testVocab, 2048)
+	return markovOf(t, tok, c, margin, seed, testConfig(128, 2048))
+}
+
+func markovOf(t testing.TB, tok *tokenizer.Tokenizer, c chain, margin float64, seed uint64, config *model.Config) *model.Model {
+	t.Helper()
 	config.InitializerRange = .006
 	m := initModel(t, config, seed)
-	embed, head := make([]float32, testVocab*testVocab), make([]float32, testVocab*testVocab)
+	width := config.HiddenSize // a power of two
+	row := map[int32]int{}
 	id := func(s string) int32 {
-		if ids, err := tok.EncodeRaw(s); err == nil && len(ids) == 1 {
-			return ids[0]
+		ids, err := tok.EncodeRaw(s)
+		if err != nil || len(ids) != 1 {
+			t.Fatalf("%q is not one token", s)
 		}
-		t.Fatalf("%q is not one token", s)
-		return 0
+		if _, ok := row[ids[0]]; !ok {
+			row[ids[0]] = len(row)
+		}
+		return ids[0]
 	}
-	for i := range testVocab {
-		embed[i*testVocab+i] = 1
+	sign := func(row, col int) float32 { return 1 - 2*float32(bits.OnesCount(uint(row&col))&1) }
+	embed, head := make([]float32, config.VocabSize*width), make([]float32, config.VocabSize*width)
+	for _, from := range slices.Sorted(maps.Keys(c)) {
+		a := int(id(from))
+		for to, p := range c[from] { // RMSNorm leaves a row of ±1 as it is: its product with itself is width
+			b := int(id(to))
+			for k := range width {
+				head[b*width+k] += float32(margin+math.Log(p)) / float32(width) * sign(row[int32(a)], k)
+			}
+		}
 	}
-	for from, all := range c {
-		for to, p := range all { // RMSNorm makes √320 of the one-hot 1
-			head[int(id(to))*testVocab+int(id(from))] = float32((margin + math.Log(p)) / math.Sqrt(testVocab))
+	if len(row) > width {
+		t.Fatalf("a chain of %d tokens does not fit %d dimensions", len(row), width)
+	}
+	for id, r := range row {
+		for k := range width {
+			embed[int(id)*width+k] = sign(r, k)
 		}
 	}
 	if err := torch.Do(func() {
-		m.EmbedLeaf().Tensor.CopyInPlace(torch.Of(embed, testVocab, testVocab))
-		m.HeadLeaf().Tensor.CopyInPlace(torch.Of(head, testVocab, testVocab))
+		m.EmbedLeaf().Tensor.CopyInPlace(torch.Of(embed, int64(config.VocabSize), int64(width)))
+		m.HeadLeaf().Tensor.CopyInPlace(torch.Of(head, int64(config.VocabSize), int64(width)))
 	}); err != nil {
 		t.Fatal(err)
 	}

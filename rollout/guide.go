@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -187,17 +189,21 @@ func (n *node) finish(closer int32, sets *setTable) {
 // setTable keeps equal sets under one id.
 type setTable struct {
 	sets *torch.Sets
-	ids  map[string]int32
+	ids  map[[sha256.Size]byte]int32 // by content
 }
 
 func newSetTable(vocab int) *setTable {
-	return &setTable{sets: torch.NewSets(vocab), ids: map[string]int32{}}
+	return &setTable{sets: torch.NewSets(vocab), ids: map[[sha256.Size]byte]int32{}}
 }
 
 func (t *setTable) add(ids []int32) int32 {
 	ids = slices.Clone(ids)
 	slices.Sort(ids)
-	key := fmt.Sprint(ids)
+	var content []byte
+	for _, id := range ids {
+		content = binary.LittleEndian.AppendUint32(content, uint32(id))
+	}
+	key := sha256.Sum256(content)
 	id, ok := t.ids[key]
 	if !ok {
 		id = t.sets.Add(ids)

@@ -14,7 +14,7 @@ import (
 )
 
 // walk draws a turn at random from the allowed sets, each token of a set alike, without a model.
-func walk(t *testing.T, c Constraint, sets *torch.Sets, r *rand.Rand) (ids []int32, sampled []bool) {
+func walk(t *testing.T, c Constraint, sets *torch.Sets, vocab int32, r *rand.Rand) (ids []int32, sampled []bool) {
 	t.Helper()
 	for len(ids) < 5000 {
 		n := c.Next()
@@ -24,21 +24,37 @@ func walk(t *testing.T, c Constraint, sets *torch.Sets, r *rand.Rand) (ids []int
 		if n.Done {
 			return ids, sampled
 		}
-		var allowed []int32
-		for id := range int32(testVocab) {
-			if sets.Has(n.Set, id) {
-				allowed = append(allowed, id)
-			}
+		if n.Set == 0 {
+			t.Fatalf("after %d tokens everything is allowed: guided mode never does that", len(ids))
 		}
-		if n.Set == 0 || len(allowed) < 2 {
-			t.Fatalf("after %d tokens set %d of %d tokens: a choice needs two, and guided mode never allows all", len(ids), n.Set, len(allowed))
+		id := pick(sets, n.Set, vocab, r)
+		if id < 0 {
+			t.Fatalf("after %d tokens set %d leaves no choice", len(ids), n.Set)
 		}
-		id := allowed[r.IntN(len(allowed))]
 		ids, sampled = append(ids, id), append(sampled, true)
 		c.Accept(id)
 	}
 	t.Fatal("the turn does not end")
 	return nil, nil
+}
+
+// pick draws an allowed id: by trial, then, from small sets, by search. -1: the set has fewer than two.
+func pick(sets *torch.Sets, set, vocab int32, r *rand.Rand) int32 {
+	for range 100 {
+		if id := r.Int32N(vocab); sets.Has(set, id) {
+			return id
+		}
+	}
+	var allowed []int32
+	for id := range vocab {
+		if sets.Has(set, id) {
+			allowed = append(allowed, id)
+		}
+	}
+	if len(allowed) < 2 {
+		return -1
+	}
+	return allowed[r.IntN(len(allowed))]
 }
 
 // Whatever is drawn from the allowed sets is a well-formed message within its limits, and no sampled token straddles a tag.
@@ -89,7 +105,7 @@ func TestGuidedIsAlwaysWellFormed(t *testing.T) {
 					most = shortest.shortest()
 				}
 				turn := newGuidedTurn(shortest, most)
-				ids, sampled := walk(t, turn, sets.sets, rand.New(rand.NewPCG(seed, 1)))
+				ids, sampled := walk(t, turn, sets.sets, testVocab, rand.New(rand.NewPCG(seed, 1)))
 				if len(ids) > most || ids[len(ids)-1] != c.end {
 					t.Fatalf("seed %d: %d tokens, at most %d; the last is %d", seed, len(ids), most, ids[len(ids)-1])
 				}

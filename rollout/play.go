@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"seadtrain/dialogue"
 	"seadtrain/model/chat"
@@ -184,10 +185,5 @@ func (u *running) leave(p *play) {
 			s.Close()
 		}
 	}
-	for i, q := range u.live {
-		if q == p {
-			u.live = append(u.live[:i], u.live[i+1:]...)
-			break
-		}
-	}
+	u.live = slices.DeleteFunc(u.live, func(q *play) bool { return q == p })
 }

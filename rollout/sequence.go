@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"seadtrain/dialogue"
 	"seadtrain/torch"
@@ -77,11 +78,10 @@ func (s *Sequence) Generate(c Constraint) error {
 		return fmt.Errorf("sequence cannot generate: it is busy or has failed (%w)", s.err)
 	}
 	s.con, s.start = c, len(s.Trace.Tokens)
-	if done := s.advance(); done {
-		return errors.New("the constraint ended before the first token was sampled")
-	}
-	if s.err != nil {
+	if done := s.advance(); s.err != nil {
 		return s.err
+	} else if done {
+		return errors.New("the constraint ended before the first token was sampled")
 	}
 	if s.pending() == 0 {
 		return errors.New("nothing to generate from: the sequence has no token that is not in the cache")
@@ -95,14 +95,10 @@ func (s *Sequence) Close() {
 	for _, b := range s.blocks {
 		s.w.cache.Release(b)
 	}
+	s.w.copies = slices.DeleteFunc(s.w.copies, func(c [2]int32) bool { return slices.Contains(s.blocks, c[1]) })
 	s.w.reserved -= s.promised
+	s.w.active = slices.DeleteFunc(s.w.active, func(a *Sequence) bool { return a == s })
 	s.blocks, s.promised, s.con = nil, 0, nil
-	for i, a := range s.w.active {
-		if a == s {
-			s.w.active = append(s.w.active[:i], s.w.active[i+1:]...)
-			break
-		}
-	}
 }
 
 func (s *Sequence) pending() int { return len(s.Trace.Tokens) - s.cached }

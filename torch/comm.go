@@ -18,11 +18,16 @@ import (
 type Comm struct {
 	rank, size int
 	name       string
+	dry        bool
 	h          C.sn_comm
 }
 
 // Solo is the group of one.
 func Solo() *Comm { return &Comm{size: 1, name: "solo"} }
+
+// Dry is one rank of a group whose other ranks are imagined: collectives give the right shapes and this rank's own
+// numbers. For models on Meta, whose memory and shapes are asked for before there are machines.
+func Dry(rank, size int) *Comm { return &Comm{rank: rank, size: size, name: "dry", dry: true} }
 
 func (c *Comm) Rank() int    { return c.rank }
 func (c *Comm) Size() int    { return c.size }
@@ -87,9 +92,12 @@ func (c *Comm) check(op string, st C.sn_status, t *Tensor) {
 	check(fmt.Sprintf("%s[%s rank %d/%d]", op, c.name, c.rank, c.size), st, t)
 }
 
+// talks reports whether there is anything to exchange.
+func (c *Comm) talks(t *Tensor) bool { return c.size > 1 && !c.dry && t.Device() != Meta }
+
 // AllReduceInPlace sums over the ranks.
 func (c *Comm) AllReduceInPlace(t *Tensor) *Tensor {
-	if c.size > 1 && t.Device() != Meta {
+	if c.talks(t) {
 		c.check("all_reduce", C.sn_all_reduce_(c.h, t.h, 0), t)
 	}
 	return t
@@ -97,7 +105,7 @@ func (c *Comm) AllReduceInPlace(t *Tensor) *Tensor {
 
 // AllReduceMaxInPlace takes the maximum over the ranks.
 func (c *Comm) AllReduceMaxInPlace(t *Tensor) *Tensor {
-	if c.size > 1 && t.Device() != Meta {
+	if c.talks(t) {
 		c.check("all_reduce_max", C.sn_all_reduce_(c.h, t.h, 1), t)
 	}
 	return t
@@ -108,8 +116,12 @@ func (c *Comm) AllGather(t *Tensor) *Tensor {
 	if c.size == 1 {
 		return t.Reshape(append([]int64{1}, t.Shape()...)...)
 	}
-	if t.Device() == Meta {
-		return Empty(t.DType(), Meta, append([]int64{int64(c.size)}, t.Shape()...)...)
+	if !c.talks(t) {
+		same := make([]*Tensor, c.size)
+		for i := range same {
+			same[i] = t
+		}
+		return Cat(0, same...).Reshape(append([]int64{int64(c.size)}, t.Shape()...)...)
 	}
 	var h C.sn_tensor
 	c.check("all_gather", C.sn_all_gather(c.h, t.h, C.int(c.size), &h), t)
@@ -121,7 +133,7 @@ func (c *Comm) ReduceScatter(t *Tensor) *Tensor {
 	if c.size == 1 {
 		return t
 	}
-	if t.Device() == Meta {
+	if !c.talks(t) {
 		return t.Narrow(0, 0, t.Dim(0)/int64(c.size))
 	}
 	var h C.sn_tensor
@@ -131,7 +143,7 @@ func (c *Comm) ReduceScatter(t *Tensor) *Tensor {
 
 // BroadcastInPlace copies root's tensor to all.
 func (c *Comm) BroadcastInPlace(t *Tensor, root int) *Tensor {
-	if c.size > 1 && t.Device() != Meta {
+	if c.talks(t) {
 		c.check("broadcast", C.sn_broadcast_(c.h, t.h, C.int(root)), t)
 	}
 	return t
@@ -139,7 +151,7 @@ func (c *Comm) BroadcastInPlace(t *Tensor, root int) *Tensor {
 
 // Barrier waits for all ranks.
 func (c *Comm) Barrier() {
-	if c.size > 1 {
+	if c.size > 1 && !c.dry {
 		c.check("barrier", C.sn_barrier(c.h), nil)
 	}
 }

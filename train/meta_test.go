@@ -21,7 +21,9 @@ func TestQwen14BOnMeta(t *testing.T) {
 		t.Fatal(err)
 	}
 	batch := Pack(randomSamples(4, 2000, c.VocabSize), 1<<20)[0]
-	ones := func(_ int, rows []torch.Stats) (a, b []float64, err error) { return make([]float64, len(rows)), make([]float64, len(rows)), nil }
+	ones := func(_ int, rows []torch.Stats) (a, b []float64, err error) {
+		return make([]float64, len(rows)), make([]float64, len(rows)), nil
+	}
 	for _, x := range []struct {
 		ranks, params int64
 		qkv, down     []int64

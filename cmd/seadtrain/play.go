@@ -158,6 +158,9 @@ EXAMPLES
    seadtrain eval configs/nano.toml
    seadtrain eval configs/nano.toml --model runs/a/checkpoints/step-20 --user rules --greedy --json`,
 		Action: func(c *cli.Context) error {
+			if c.String("out") == "-" {
+				return usagef("eval: --out -: standard output is for the report")
+			}
 			if c.IsSet("profiles") && c.Int("profiles") < 1 {
 				return usagef("--profiles %d: want at least 1", c.Int("profiles"))
 			}

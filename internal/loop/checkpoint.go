@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -19,6 +21,14 @@ import (
 type state struct {
 	Step   int    `json:"step"`   // complete steps
 	Frozen string `json:"frozen"` // SHA-256 of the role-play model's weights, the same in every checkpoint of a run
+	Config string `json:"config"` // SHA-256 of the run directory's config.toml
+}
+
+// configSum is the hash of the directory's config.
+func (r *run) configSum() (string, error) {
+	text, err := os.ReadFile(r.dir.File("config.toml"))
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // checkpoint saves the run as it is after the last complete step, once.
@@ -53,7 +63,11 @@ func (r *run) fill(dir string) error {
 	if err := r.trainer.Optimizer.Save(own); err != nil {
 		return err
 	}
-	text, err := json.Marshal(state{Step: r.done, Frozen: r.frozen})
+	cfg, err := r.configSum()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(state{Step: r.done, Frozen: r.frozen, Config: cfg})
 	if err != nil {
 		return err
 	}
@@ -94,6 +108,11 @@ func (r *run) restore(dir string) error {
 	}
 	if st.Frozen != r.frozen {
 		return fmt.Errorf("the role-play model %s is not the one this run began with: its SHA-256 was %s, is %s", r.cfg.Model, st.Frozen, r.frozen)
+	}
+	if sum, err := r.configSum(); err != nil {
+		return err
+	} else if sum != st.Config {
+		return fmt.Errorf("%s has been changed since: its SHA-256 was %s, is %s", r.dir.File("config.toml"), st.Config, sum)
 	}
 	users, err := os.ReadFile(filepath.Join(dir, "curriculum.json"))
 	if err != nil {

@@ -158,6 +158,21 @@ func TestRefusals(t *testing.T) {
 	if _, err := runIn(t, context.Background(), tinyConfig(t, model), run, 2); err != nil {
 		t.Fatal(err)
 	}
+	// A config that was changed by hand in both places.
+	path := filepath.Join(run, "config.toml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "group = 3", "group = 4", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runIn(t, context.Background(), tinyConfig(t, model, "group=4"), run, 0); err == nil || !strings.Contains(err.Error(), "config.toml has been changed since") {
+		t.Errorf("a changed config: %v", err)
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name string
 		cfg  *Config

@@ -1,5 +1,5 @@
-// Package progress shows what a long command is doing: one line that is written over on a terminal, nothing otherwise
-// (the log has a line per step).
+// Package progress shows what a long command is doing: one line that is written over on a terminal, else a plain line a
+// minute.
 package progress
 
 import (
@@ -24,20 +24,30 @@ type Line struct {
 }
 
 // New shows progress on a file, usually standard error.
-func New(out *os.File) *Line { return &Line{out: out, live: term.IsTerminal(int(out.Fd()))} }
+func New(out *os.File) *Line {
+	return &Line{out: out, live: term.IsTerminal(int(out.Fd())), last: time.Now()}
+}
 
-// Live reports whether anybody can see the line.
-func (l *Line) Live() bool { return l.live }
+// How often the line changes: on a terminal, and in a log file.
+const liveEvery, plainEvery = 100 * time.Millisecond, time.Minute
 
-// Show replaces the line, ten times a second at most.
+// Show replaces the line. Calls that come too soon after the last one are not shown.
 func (l *Line) Show(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.live || time.Since(l.last) < 100*time.Millisecond {
+	every := liveEvery
+	if !l.live {
+		every = plainEvery
+	}
+	if time.Since(l.last) < every {
 		return
 	}
 	l.last = time.Now()
 	text := fmt.Sprintf(format, args...)
+	if !l.live {
+		fmt.Fprintln(l.out, text)
+		return
+	}
 	if width, _, err := term.GetSize(int(l.out.Fd())); err == nil {
 		text = cut(text, width-1)
 	}
@@ -51,7 +61,6 @@ func (l *Line) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.clear()
-	l.last = time.Time{}
 }
 
 func (l *Line) clear() {

@@ -38,7 +38,7 @@ func TestBarAndCut(t *testing.T) {
 	}
 }
 
-// A file is no terminal: only what is written goes there, never the line.
+// A file is no terminal: what is written goes there at once, the line once a minute.
 func TestNoTerminal(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/log")
 	if err != nil {
@@ -46,10 +46,13 @@ func TestNoTerminal(t *testing.T) {
 	}
 	defer f.Close()
 	l := New(f)
-	l.Show("half %d", 1)
+	l.Show("too soon")
 	l.Write([]byte("log\n"))
+	l.last = l.last.Add(-plainEvery)
+	l.Show("half %d", 1)
+	l.Show("too soon again")
 	l.Clear()
-	if text, _ := os.ReadFile(f.Name()); string(text) != "log\n" {
+	if text, _ := os.ReadFile(f.Name()); string(text) != "log\nhalf 1\n" {
 		t.Errorf("%q", text)
 	}
 }

@@ -40,11 +40,11 @@ func TestNewErrors(t *testing.T) {
 	m := markovModel(t, tok, agentChain, 13, 1)
 	parts := Parts{Scenario: desk(), Tokenizer: tok, Template: tmpl, Agent: m, Frozen: m}
 	for what, change := range map[string]func(c *Config){
-		"does not hold the prompt":          func(c *Config) { c.User.Context, c.User.MaxTokens = 80, 70 },
-		"cannot hold the protocol's tags":   func(c *Config) { c.Mode, c.Agent.MaxTokens = dialogue.Guided, 9 },
-		"rollout.cache_bytes: 1000000: one": func(c *Config) { c.CacheBytes = 1_000_000 },
-		"the model holds 2048 positions":    func(c *Config) { c.Agent.Context = 4000 },
-		"rollout.max_rows":                  func(c *Config) { c.MaxRows = 0 },
+		"does not hold the prompt":                            func(c *Config) { c.User.Context, c.User.MaxTokens = 80, 70 },
+		"cannot hold the protocol's tags":                     func(c *Config) { c.Mode, c.Agent.MaxTokens = dialogue.Guided, 9 },
+		"rollout.cache_bytes: 1000000: one":                   func(c *Config) { c.CacheBytes = 1_000_000 },
+		"agent.context: 4000: the model holds 2048 positions": func(c *Config) { c.Agent.Context = 4000 },
+		"rollout.max_rows":                                    func(c *Config) { c.MaxRows = 0 },
 	} {
 		cfg := deskConfig(dialogue.Free)
 		change(&cfg)
@@ -60,12 +60,12 @@ func TestNewErrors(t *testing.T) {
 // The cache's memory bounds the dialogues that run at once; each of them always fits.
 func TestCacheBytes(t *testing.T) {
 	cfg := deskConfig(dialogue.Free)
-	// A block of 32 tokens: 2 layers × 2 (k, v) × 2 heads × 16 × 32 × 4 bytes = 16,384. A dialogue of 1,200 + 1,200 tokens: 2 × 38
-	// blocks, of which one of the user's prompt is shared; the agent's prompt and turn prefix of 57 tokens shares one too.
+	// A block of 32 tokens: 2 layers × 2 (k, v) × 2 heads × 16 × 32 × 4 bytes = 16,384. A dialogue of 1,200 + 1,200 tokens: 37 + 38
+	// blocks, for one of the agent's prompt is shared; once more 3 + 3 for prompts and padding.
 	cfg.CacheBytes = 4_000_000
 	d := setDesk(t, cfg)
 	if n := d.roller.Dialogues(); n != 3 {
-		t.Errorf("%d dialogues at once in 4 MB, want 3 of 2·37·16,384 bytes", n)
+		t.Errorf("%d dialogues at once in 4 MB, want 3: (4,000,000 - 6·16,384) / (75·16,384) = 3.2", n)
 	}
 	res := d.run(t, Request{Profiles: deskProfiles(d.parts.Scenario, 3), Group: 3, Seed: 1})
 	if len(res.Episodes) != 9 {

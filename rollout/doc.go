@@ -27,4 +27,7 @@
 //
 // Roller plays dialogues of two roles on an engine: the agent speaks first, only the reply field crosses, the referee of
 // package dialogue decides how it goes on. The user is the frozen model, or a dialogue.UserSource.
+//
+// Between two runs a Roller keeps nothing but prompts in its cache: all randomness derives from a dialogue's id and the
+// request's seed, so there is no state to save, and a run that was cut short is simply asked for again.
 package rollout

@@ -12,7 +12,7 @@ import (
 type Engine struct {
 	// Sets are the allowed sets that constraints name.
 	Sets *torch.Sets
-	// Forwards and Rows count the work done.
+	// Forwards and Rows count the work done, until somebody sets them back.
 	Forwards, Rows int64
 
 	weights []*Weights

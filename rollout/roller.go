@@ -17,7 +17,9 @@ type Parts struct {
 	Tokenizer *tokenizer.Tokenizer
 	Template  *chat.Template
 	Agent     *model.Model // the policy
-	Frozen    *model.Model // the role-play model; may be Agent itself. Nil: users come from a UserSource only
+	// Frozen is the role-play model, whose weights must not change while the Roller lives. It may be Agent itself: then they
+	// change with Request.Version. Nil: users come from a UserSource only.
+	Frozen *model.Model
 }
 
 // Roller plays dialogues of one scenario. It is used by one goroutine.
@@ -54,12 +56,18 @@ func New(cfg Config, p Parts) (*Roller, error) {
 	sets := newSetTable(p.Agent.Config.VocabSize)
 	for role, m := range []*model.Model{p.Agent, p.Frozen} {
 		role := dialogue.Role(role)
-		if m != nil && (m.Config.VocabSize != p.Agent.Config.VocabSize || m.Config.VocabSize < p.Tokenizer.VocabSize()) {
-			return nil, fmt.Errorf("the %s's model has %d tokens, the agent's %d, the tokenizer %d: they must be of one family",
-				role, m.Config.VocabSize, p.Agent.Config.VocabSize, p.Tokenizer.VocabSize())
-		}
 		if err := r.prepare(role, sets); err != nil {
 			return nil, fmt.Errorf("%s: %w", role, err)
+		}
+		if m == nil {
+			continue
+		}
+		if n := m.Config.VocabSize; n != p.Agent.Config.VocabSize || n < p.Tokenizer.VocabSize() {
+			return nil, fmt.Errorf("the %s's model has %d tokens, the agent's %d, the tokenizer %d: they must be of one family",
+				role, n, p.Agent.Config.VocabSize, p.Tokenizer.VocabSize())
+		}
+		if n := r.sides[role].role.Context; n > m.MaxPositions() {
+			return nil, fmt.Errorf("rollout.%s.context: %d: the model holds %d positions", role, n, m.MaxPositions())
 		}
 	}
 	if err := r.plan(p.Agent, p.Frozen, sets.sets); err != nil {
@@ -108,20 +116,23 @@ func (r *Roller) prepare(role dialogue.Role, sets *setTable) (err error) {
 // turnRoom is the most tokens that a turn can take; the end of turn may be forced behind a turn that is cut.
 func (s *side) turnRoom() int { return s.role.MaxTokens + 1 }
 
-// blocks a dialogue needs at worst, and of them those of the shared prompt.
-func (s *side) blocks() (own, shared int) {
-	shared = (len(s.shared) - 1) / torch.BlockSize
-	return blocksFor(s.role.Context) - shared, blocksFor(len(s.shared) + 1)
+// seam is the number of tokens at the end of a shared prompt that may merge with what follows, when a cache is planned.
+const seam = 8
+
+// blocks plans the cache: what the shared prompt takes once, and what a dialogue takes at worst beside it.
+func (s *side) blocks() (once, each int) {
+	shared := max(0, len(s.shared)-seam) / torch.BlockSize
+	return blocksFor(len(s.shared) + 1), blocksFor(s.role.Context) - shared
 }
 
 // plan decides how many dialogues fit, allocates the caches and makes the engine.
-func (r *Roller) plan(agent, frozen *model.Model, sets *torch.Sets) error {
-	agentOwn, agentShared := r.sides[dialogue.Agent].blocks()
-	userOwn, userShared := r.sides[dialogue.User].blocks()
-	each, once := int64(agentOwn)*agent.CacheBytes(), int64(agentShared+1)*agent.CacheBytes()
+func (r *Roller) plan(agent, frozen *model.Model, sets *torch.Sets) (err error) {
+	agentOnce, agentEach := r.sides[dialogue.Agent].blocks()
+	userOnce, userEach := r.sides[dialogue.User].blocks()
+	once, each := int64(agentOnce+1)*agent.CacheBytes(), int64(agentEach)*agent.CacheBytes()
 	if frozen != nil {
-		each += int64(userOwn) * frozen.CacheBytes()
-		once += int64(userShared+1) * frozen.CacheBytes()
+		once += int64(userOnce+1) * frozen.CacheBytes()
+		each += int64(userEach) * frozen.CacheBytes()
 	}
 	r.most = r.cfg.MaxDialogues
 	if r.cfg.CacheBytes > 0 {
@@ -131,34 +142,23 @@ func (r *Roller) plan(agent, frozen *model.Model, sets *torch.Sets) error {
 		return fmt.Errorf("rollout.cache_bytes: %d: one dialogue of %d + %d tokens needs %d", r.cfg.CacheBytes,
 			r.cfg.Agent.Context, r.cfg.User.Context, once+each)
 	}
-	var all []*Weights
-	add := func(name string, m *model.Model, blocks int) (*Weights, error) {
-		if limit := max(r.cfg.Agent.Context, r.cfg.User.Context); limit > m.MaxPositions() {
-			return nil, fmt.Errorf("rollout context of %d tokens: the model holds %d positions", limit, m.MaxPositions())
-		}
-		w, err := NewWeights(name, m, blocks)
-		if err == nil {
-			all = append(all, w)
-		}
-		return w, err
-	}
-	n := r.most*agentOwn + agentShared
-	users := r.most*userOwn + userShared
+	blocks, users := agentOnce+r.most*agentEach, userOnce+r.most*userEach
 	if frozen == agent {
-		n += users
+		blocks += users
 	}
-	w, err := add("agent", agent, n)
-	if err != nil {
+	a, u := &r.sides[dialogue.Agent], &r.sides[dialogue.User]
+	if a.weights, err = NewWeights("agent", agent, blocks); err != nil {
 		return err
 	}
-	r.sides[dialogue.Agent].weights = w
+	all := []*Weights{a.weights}
 	switch {
 	case frozen == agent:
-		r.sides[dialogue.User].weights = w
+		u.weights = a.weights
 	case frozen != nil:
-		if r.sides[dialogue.User].weights, err = add("frozen", frozen, users); err != nil {
+		if u.weights, err = NewWeights("frozen", frozen, users); err != nil {
 			return err
 		}
+		all = append(all, u.weights)
 	}
 	r.engine, err = NewEngine(sets, r.cfg.MaxRows, r.cfg.BatchInvariant, all...)
 	return err

@@ -128,7 +128,7 @@ func (r *Roller) begin(q Request) (*running, error) {
 	u.prompt.profile = -1
 	u.progress.Total = total
 	u.result.Stats = newStats(total)
-	u.result.Stats.Forwards, u.result.Stats.Rows = -r.engine.Forwards, -r.engine.Rows
+	r.engine.Forwards, r.engine.Rows = 0, 0
 	u.result.Episodes = make([]*dialogue.Episode, total)
 	return u, nil
 }
@@ -160,7 +160,7 @@ func (u *running) end(err error) {
 		}
 	}
 	st := &u.result.Stats
-	st.Forwards, st.Rows, st.Elapsed = st.Forwards+u.engine.Forwards, st.Rows+u.engine.Rows, time.Since(u.began)
+	st.Forwards, st.Rows, st.Elapsed = u.engine.Forwards, u.engine.Rows, time.Since(u.began)
 	u.result.Episodes = slices.DeleteFunc(u.result.Episodes, func(ep *dialogue.Episode) bool { return ep == nil })
 }
 

@@ -9,35 +9,47 @@ namespace sead::SEAD_ISA {
 
 constexpr int kVecs = kBlock / W;
 
+// Sums run in two halves (even and odd terms), so that twice as many multiply-adds are in flight.
 inline void scores(const float* q, const float* keys, int64_t d, float scale, float* s) {
-  vf acc[kVecs] = {};
-  for (int64_t i = 0; i < d; i++) {
-    const vf qi = splat(q[i]);
-    for (int j = 0; j < kVecs; j++) acc[j] += qi * load(keys + i * kBlock + j * W);
+  vf even[kVecs] = {}, odd[kVecs] = {};
+  int64_t i = 0;
+  for (; i + 2 <= d; i += 2) {
+    const vf a = splat(q[i]), b = splat(q[i + 1]);
+    for (int j = 0; j < kVecs; j++) {
+      even[j] += a * load(keys + i * kBlock + j * W);
+      odd[j] += b * load(keys + (i + 1) * kBlock + j * W);
+    }
   }
-  for (int j = 0; j < kVecs; j++) store(s + j * W, acc[j] * scale);
+  if (i < d)
+    for (int j = 0; j < kVecs; j++) even[j] += splat(q[i]) * load(keys + i * kBlock + j * W);
+  for (int j = 0; j < kVecs; j++) store(s + j * W, (even[j] + odd[j]) * scale);
 }
 
-inline void add_values(const float* p, const float* values, int64_t n, int64_t d, float keep, float* out) {
-  int64_t i = 0;
-  for (; i + 2 * W <= d; i += 2 * W) {
-    vf a = load(out + i) * keep, b = load(out + i + W) * keep;
-    for (int64_t t = 0; t < n; t++) {
-      const vf pt = splat(p[t]);
-      a += pt * load(values + t * d + i);
-      b += pt * load(values + t * d + i + W);
+// out[0, n·W) = keep·out + Σ_t p[t]·values[t]
+template <int n>
+inline void add_span(const float* p, const float* values, int64_t tokens, int64_t d, float keep, float* out) {
+  vf even[n], odd[n];
+  for (int j = 0; j < n; j++) even[j] = load(out + j * W) * keep, odd[j] = vf{};
+  int64_t t = 0;
+  for (; t + 2 <= tokens; t += 2) {
+    const vf a = splat(p[t]), b = splat(p[t + 1]);
+    for (int j = 0; j < n; j++) {
+      even[j] += a * load(values + t * d + j * W);
+      odd[j] += b * load(values + (t + 1) * d + j * W);
     }
-    store(out + i, a);
-    store(out + i + W, b);
   }
-  for (; i + W <= d; i += W) {
-    vf a = load(out + i) * keep;
-    for (int64_t t = 0; t < n; t++) a += splat(p[t]) * load(values + t * d + i);
-    store(out + i, a);
-  }
+  if (t < tokens)
+    for (int j = 0; j < n; j++) even[j] += splat(p[t]) * load(values + t * d + j * W);
+  for (int j = 0; j < n; j++) store(out + j * W, even[j] + odd[j]);
+}
+
+inline void add_values(const float* p, const float* values, int64_t tokens, int64_t d, float keep, float* out) {
+  int64_t i = 0;
+  for (; i + 4 * W <= d; i += 4 * W) add_span<4>(p, values + i, tokens, d, keep, out + i);
+  for (; i + W <= d; i += W) add_span<1>(p, values + i, tokens, d, keep, out + i);
   for (; i < d; i++) {
     float a = out[i] * keep;
-    for (int64_t t = 0; t < n; t++) a += p[t] * values[t * d + i];
+    for (int64_t t = 0; t < tokens; t++) a += p[t] * values[t * d + i];
     out[i] = a;
   }
 }

@@ -11,7 +11,6 @@ extern "C" {
 void sn_set_grad_enabled(int on) { c10::GradMode::set_enabled(on != 0); }
 int sn_grad_enabled(void) { return c10::GradMode::is_enabled(); }
 sn_status sn_requires_grad_(sn_tensor t, int on) { GUARD(T(t).requires_grad_(on != 0)) }
-int sn_requires_grad(sn_tensor t) { return T(t).requires_grad(); }
 
 sn_status sn_grad(sn_tensor* outs, sn_tensor* grad_outs, int nout, sn_tensor* ins, int nin, int allow_unused, sn_tensor* grads) {
   GUARD({

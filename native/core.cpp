@@ -2,9 +2,11 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 #include <torch/version.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <string>
 
 #include "guard.h"
@@ -112,6 +114,8 @@ void sn_init(void) {
   c10::SetStackTraceFetcher(std::function<std::string()>([] { return std::string(); }));
   static auto* quiet = new Quiet;  // for good: other static objects may warn while they are destroyed
   c10::WarningUtils::set_warning_handler(quiet);
+  // So does the log of its sockets, which tells in 20 lines what the error tells in one; TORCH_CPP_LOG_LEVEL brings it back.
+  if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
 
 void sn_free_text(char* p) { free(p); }

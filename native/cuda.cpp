@@ -1,6 +1,7 @@
 // The CUDA plugin, opened on demand. This file needs no CUDA header and no CUDA library.
 #include <dlfcn.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <string>
@@ -43,9 +44,10 @@ class KeepSignals {
 };
 
 static void open_plugin(const std::string& path) {
+  TORCH_CHECK_NOT_IMPLEMENTED(access(path.c_str(), R_OK) == 0, "the CUDA plugin ", path, " is missing: run `make cuda`");
   KeepSignals keep;
   void* lib = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  TORCH_CHECK_NOT_IMPLEMENTED(lib, "the CUDA plugin cannot be loaded: ", dlerror());
+  TORCH_CHECK_NOT_IMPLEMENTED(lib, "the CUDA plugin cannot be loaded, a library of CUDA is missing: ", dlerror());
   const auto get = reinterpret_cast<const sn_cuda_table* (*)()>(dlsym(lib, "sn_cuda_plugin"));
   TORCH_CHECK_NOT_IMPLEMENTED(get, path, " is no CUDA plugin of this program");
   const auto* t = get();

@@ -64,6 +64,7 @@ sn_status sn_from_host(const void* data, size_t nbytes, const int64_t* shape, in
 /* borrows host memory: it must outlive the tensor and its views */
 sn_status sn_from_blob(void* data, const int64_t* shape, int ndim, int dtype, sn_tensor* out);
 sn_status sn_to_host(sn_tensor t, void* data, size_t nbytes); /* contiguous copy out */
+/* inspection: cannot fail, so t must be a live handle */
 int sn_ndim(sn_tensor t);
 void sn_shape(sn_tensor t, int64_t* out);
 int sn_dtype(sn_tensor t);
@@ -104,7 +105,6 @@ sn_status sn_sdpa(sn_tensor q, sn_tensor k, sn_tensor v, sn_tensor mask_or_null,
 void sn_set_grad_enabled(int on);
 int sn_grad_enabled(void);
 sn_status sn_requires_grad_(sn_tensor t, int on);
-int sn_requires_grad(sn_tensor t);
 /* grads of the sum of outs·grad_outs; grad_outs may be NULL for scalars; unused inputs give NULL handles if allowed */
 sn_status sn_grad(sn_tensor* outs, sn_tensor* grad_outs, int nout, sn_tensor* ins, int nin, int allow_unused, sn_tensor* grads);
 

@@ -6,7 +6,9 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 )
 
 // block is one transformer layer of this package's functions: norm, fused qkv, rope, attention, output, norm, SwiGLU MLP.
@@ -151,5 +153,33 @@ func TestLeakIsSeen(t *testing.T) {
 	}
 	if grown < 2*maxGrowth {
 		t.Errorf("a leak of 12.5 MiB shows as %d KiB", grown>>10)
+	}
+}
+
+// A kept tensor that is forgotten is reported with the place where it was kept; a freed one is not.
+func TestDetectLeaks(t *testing.T) {
+	found := make(chan string, 10)
+	DetectLeaks(func(s string) { found <- s })
+	defer DetectLeaks(nil)
+	before := Live()
+	if err := Do(func() {
+		Zeros(F32, CPU, 2).Keep().Free()
+		Zeros(F32, CPU, 3).Keep() // lost on purpose
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && len(found) == 0; time.Sleep(10 * time.Millisecond) {
+		runtime.GC()
+	}
+	if n := Live() - before; n != 1 {
+		t.Errorf("%d handles are left, want the lost one", n)
+	}
+	select {
+	case s := <-found:
+		if !strings.Contains(s, "memory_test.go:") || len(found) > 0 {
+			t.Error(s, len(found))
+		}
+	default:
+		t.Error("the lost tensor is not reported")
 	}
 }

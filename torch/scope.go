@@ -14,8 +14,10 @@ func openScope() { scopes = append(scopes, &scope{}) }
 
 // closeScope frees the innermost scope's tensors, but for those of keep, which move to the scope around it.
 func closeScope(keep []*Tensor) {
-	s := scopes[len(scopes)-1]
-	scopes = scopes[:len(scopes)-1]
+	last := len(scopes) - 1
+	s := scopes[last]
+	scopes[last] = nil // or the array would keep its tensors from Go's collector
+	scopes = scopes[:last]
 	for _, t := range keep {
 		if t != nil && t.scope == s {
 			t.scope = nil
@@ -78,6 +80,7 @@ func InScope(f func(), keep ...*[]*Tensor) {
 // Keep takes the tensor out of its scope: from now on it lives until Free.
 func (t *Tensor) Keep() *Tensor {
 	t.scope = nil
+	watch(t)
 	return t
 }
 
@@ -88,4 +91,7 @@ func (t *Tensor) Free() {
 	}
 	C.sn_free(t.h)
 	t.h, t.scope = nil, nil
+	if t.kept != nil {
+		t.kept.freed.Store(true)
+	}
 }

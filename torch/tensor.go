@@ -57,6 +57,7 @@ func (d Device) String() string { return [...]string{"cpu", "cuda", "meta"}[d] }
 type Tensor struct {
 	h     C.sn_tensor
 	scope *scope
+	kept  *kept // where it was kept, while leaks are looked for
 }
 
 // own wraps a fresh handle and joins it to the innermost scope.

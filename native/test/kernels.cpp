@@ -1,0 +1,177 @@
+// The kernels of every instruction set that this processor has, on random sizes, against plain loops in double. Buffers are
+// exactly as long as they must be: AddressSanitizer sees a read or write beyond.
+#include "kernels/kernels.h"
+
+#include <functional>
+
+#include "test.h"
+
+using sead::Kernels;
+using sead::kBlock;
+
+#define NEAR(got, want, tolerance)                                                                    \
+  do {                                                                                                \
+    const double g_ = (got), w_ = (want);                                                             \
+    CHECK(std::fabs(g_ - w_) <= (tolerance) * std::fmax(1, std::fabs(w_)), "%.9g, want %.9g", g_, w_); \
+  } while (0)
+
+static std::mt19937_64 rng(7);
+static int64_t upto(int64_t n) { return static_cast<int64_t>(rng() % static_cast<uint64_t>(n)) + 1; }
+static std::vector<float> normal(int64_t n, float scale = 1) {
+  std::normal_distribution<float> d;
+  std::vector<float> v(n);
+  for (auto& x : v) x = scale * d(rng);
+  return v;
+}
+
+static void each(const std::function<void(const Kernels&)>& f) {
+  for (const auto* k : {&sead::kernels_generic, &sead::kernels_avx2, &sead::kernels_avx512}) {
+    if (!sead::supported(*k)) {
+      printf("skip %s: this processor does not have it\n", k->name);
+      continue;
+    }
+    rng.seed(7);
+    for (int i = 0; i < 100; i++) f(*k);
+  }
+}
+
+TEST(fuzz_rms_norm) {
+  each([](const Kernels& k) {
+    const int64_t rows = upto(5), c = upto(150);
+    const auto x = normal(rows * c), w = normal(c), dy = normal(rows * c), dw0 = normal(c);
+    std::vector<float> y(rows * c), rstd(rows), dx(rows * c), dw = dw0;
+    k.rms_norm(x.data(), w.data(), y.data(), rstd.data(), rows, c, 1e-5f);
+    k.rms_norm_backward(dy.data(), x.data(), w.data(), rstd.data(), dx.data(), dw.data(), rows, c);
+    std::vector<double> want_dw(dw0.begin(), dw0.end());
+    for (int64_t r = 0; r < rows; r++) {
+      const auto* xr = &x[r * c];
+      const auto* g = &dy[r * c];
+      double ss = 0, m = 0;
+      for (int64_t i = 0; i < c; i++) ss += double(xr[i]) * xr[i];
+      const double s = 1 / std::sqrt(ss / c + 1e-5f);
+      for (int64_t i = 0; i < c; i++) m += double(g[i]) * w[i] * xr[i] * s / c;
+      for (int64_t i = 0; i < c; i++) {
+        NEAR(y[r * c + i], xr[i] * s * w[i], 1e-5);
+        NEAR(dx[r * c + i], s * (double(g[i]) * w[i] - xr[i] * s * m), 2e-5 * std::fmax(1, s));
+        want_dw[i] += g[i] * xr[i] * s;
+      }
+    }
+    for (int64_t i = 0; i < c; i++) NEAR(dw[i], want_dw[i], 1e-5);
+  });
+}
+
+TEST(fuzz_rope) {
+  each([](const Kernels& k) {
+    const int64_t rows = upto(4), h = upto(3), half = upto(40), d = 2 * half, stride = h * d + upto(7);
+    const auto x = normal((rows - 1) * stride + h * d), cos = normal(9 * half), sin = normal(9 * half);
+    std::vector<int64_t> pos(rows);
+    for (auto& p : pos) p = upto(9) - 1;
+    for (float sign : {1.f, -1.f}) {
+      std::vector<float> y(rows * h * d);
+      k.rope(x.data(), stride, cos.data(), sin.data(), pos.data(), y.data(), rows, h, d, sign);
+      for (int64_t r = 0; r < rows; r++)
+        for (int64_t a = 0; a < h; a++)
+          for (int64_t i = 0; i < half; i++) {
+            const double u = x[r * stride + a * d + i], v = x[r * stride + a * d + half + i];
+            const double c = cos[pos[r] * half + i], s = sign * sin[pos[r] * half + i];
+            NEAR(y[(r * h + a) * d + i], u * c - v * s, 1e-5);
+            NEAR(y[(r * h + a) * d + half + i], v * c + u * s, 1e-5);
+          }
+    }
+  });
+}
+
+TEST(fuzz_swiglu) {
+  each([](const Kernels& k) {
+    const int64_t rows = upto(4), f = upto(100);
+    const auto gu = normal(rows * 2 * f, 6), dy = normal(rows * f);
+    std::vector<float> y(rows * f), d(rows * 2 * f);
+    k.swiglu(gu.data(), y.data(), rows, f);
+    k.swiglu_backward(dy.data(), gu.data(), d.data(), rows, f);
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t i = 0; i < f; i++) {
+        const double g = gu[r * 2 * f + i], u = gu[r * 2 * f + f + i], s = 1 / (1 + std::exp(-g)), e = dy[r * f + i];
+        NEAR(y[r * f + i], g * s * u, 1e-5);
+        NEAR(d[r * 2 * f + i], e * u * s * (1 + g * (1 - s)), 1e-5);
+        NEAR(d[r * 2 * f + f + i], e * g * s, 1e-5);
+      }
+  });
+}
+
+TEST(fuzz_cache_attention) {
+  each([](const Kernels& k) {
+    const int64_t kv = upto(3), g = upto(4), d = upto(90), length = upto(110), head = upto(kv) - 1;
+    const int64_t used = (length + kBlock - 1) / kBlock, blocks = used + 2;
+    auto keys = normal(blocks * kv * d * kBlock), values = normal(blocks * kv * kBlock * d);
+    const auto q = normal(g * d);
+    std::vector<int32_t> table(used);
+    std::vector<bool> mine(blocks);
+    for (auto& b : table) {
+      do b = static_cast<int32_t>(upto(blocks) - 1);
+      while (mine[b]);
+      mine[b] = true;
+    }
+    const auto base = [&](int64_t t) { return (table[t / kBlock] * kv + head) * d * kBlock; };
+    for (int64_t t = length; t < used * kBlock; t++)  // behind the end: what must not be seen
+      for (int64_t i = 0; i < d; i++) keys[base(t) + i * kBlock + t % kBlock] = values[base(t) + (t % kBlock) * d + i] = NAN;
+    std::vector<float> out(g * d);
+    const float scale = 1 / std::sqrt(static_cast<float>(d));
+    k.cache_attention(q.data(), keys.data(), values.data(), table.data(), kv, head, g, d, length, scale, out.data());
+    for (int64_t a = 0; a < g; a++) {
+      std::vector<double> p(length), want(d);
+      double total = 0;
+      for (int64_t t = 0; t < length; t++) {
+        double s = 0;
+        for (int64_t i = 0; i < d; i++) s += double(q[a * d + i]) * keys[base(t) + i * kBlock + t % kBlock];
+        total += p[t] = std::exp(scale * s);
+      }
+      for (int64_t t = 0; t < length; t++)
+        for (int64_t i = 0; i < d; i++) want[i] += p[t] / total * values[base(t) + (t % kBlock) * d + i];
+      for (int64_t i = 0; i < d; i++) NEAR(out[a * d + i], want[i], 1e-5);
+    }
+  });
+}
+
+TEST(fuzz_logits) {
+  each([](const Kernels& k) {
+    const int64_t v = upto(1200), offset = upto(200) - 1, vocabulary = offset + v;
+    const auto logits = normal(v, 4);
+    const float t = .3f + .1f * static_cast<float>(upto(20));
+    std::vector<uint64_t> bits((vocabulary + 63) / 64);
+    const double keep = upto(3) / 3.;
+    for (auto& w : bits)
+      for (int i = 0; i < 64 && upto(8) > 1; i++) w |= static_cast<uint64_t>(upto(1000) <= 1000 * keep) << i;
+    const int32_t target = static_cast<int32_t>(offset + upto(v) - 1);
+    bits[target >> 6] |= uint64_t{1} << (target & 63);
+    const bool restricted = upto(2) == 1;
+    const auto in = [&](int64_t j) { return !restricted || (bits[(offset + j) >> 6] >> ((offset + j) & 63) & 1); };
+    double top = -INFINITY, total = 0, weighted = 0, st[4];
+    for (int64_t j = 0; j < v; j++)
+      if (in(j)) top = std::fmax(top, logits[j] / t);
+    for (int64_t j = 0; j < v; j++)
+      if (in(j)) total += std::exp(logits[j] / t - top), weighted += std::exp(logits[j] / t - top) * (logits[j] / t);
+    k.logit_stats(logits.data(), v, offset, t, restricted ? bits.data() : nullptr, target, st);
+    NEAR(st[0], top, 0);
+    NEAR(st[1], total, 1e-5);
+    NEAR(st[2], weighted, 1e-5);
+    NEAR(st[3], logits[target - offset] / t, 0);
+    auto grad = logits;
+    const double lse = top + std::log(total), entropy = lse - weighted / total;
+    k.logit_grad(grad.data(), v, offset, t, restricted ? bits.data() : nullptr, target, lse, entropy, .7, -.4);
+    for (int64_t j = 0; j < v; j++) {
+      const double lp = logits[j] / t - lse, p = in(j) ? std::exp(lp) : 0;
+      NEAR(grad[j], (.7 * ((offset + j == target) - p) + .4 * p * (lp + entropy)) / t, 1e-5);
+    }
+    if (offset > 0) return;
+    for (int64_t from = 0; from < v; from += sead::kSpan) {
+      const int64_t n = std::min(sead::kSpan, v - from);
+      std::vector<float> z(n), p(n);
+      const double sum = k.logit_probs(logits.data(), from, n, t, restricted ? bits.data() : nullptr, static_cast<float>(top), z.data(), p.data());
+      double want = 0;
+      bool any = false;
+      for (int64_t i = 0; i < n; i++)
+        if (in(from + i)) any = true, want += std::exp(logits[from + i] / t - top);
+      NEAR(sum, any ? want : -1, 1e-5);
+    }
+  });
+}

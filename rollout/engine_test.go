@@ -247,7 +247,7 @@ func TestPrefixIsExact(t *testing.T) {
 		if err := e.Prefix(context.Background(), w, common); err != nil {
 			t.Fatal(err)
 		}
-		free, forwards := w.cache.Free(), e.Forwards
+		free := w.cache.Free()
 		if taken := w.cache.Blocks() - 1 - free; taken != blocksFor(n) {
 			t.Errorf("prefix of %d takes %d blocks", n, taken)
 		}
@@ -261,7 +261,7 @@ func TestPrefixIsExact(t *testing.T) {
 			}
 		}
 		// Computed once per version: the same again costs nothing, another version or prefix does.
-		forwards = e.Forwards
+		forwards := e.Forwards
 		w.SetVersion(3)
 		if err := e.Prefix(context.Background(), w, common); err != nil || e.Forwards != forwards {
 			t.Errorf("the same version computes the prefix again (%v)", err)

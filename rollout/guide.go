@@ -29,10 +29,10 @@ type part struct {
 	literal []int32
 	trie    *node // numbers and enums
 	// Texts: tokens free of '<', and the one that opens the closing tag.
-	text, first  int32 // allowed sets; first is for the first token: a reply may not be blank
-	atLeast      int   // tokens
-	atMost       int   // tokens, 0: no limit of its own
-	closer, rest int   // worst case in tokens: the shortest value, and all that follows a value
+	text, first int32 // allowed sets; first is for the first token: a reply may not be blank
+	atLeast     int   // tokens
+	atMost      int   // tokens, 0: no limit of its own
+	rest        int   // worst case in tokens of all that follows a value
 }
 
 // node is a place in a trie over the token sequences of a field's words.

@@ -78,8 +78,10 @@ func (r *libraryReader) library() ([]dialogue.Behaviour, error) {
 			all = append(all, dialogue.Behaviour{ID: fmt.Sprintf("%d.%02d", place, i+1), Category: name, Text: text})
 		}
 	}
-	if !r.next(json.Delim('}')) || !r.next(json.Delim('}')) {
-		return nil, shape
+	for range 2 { // the library's end, and the file's
+		if !r.next(json.Delim('}')) {
+			return nil, shape
+		}
 	}
 	if len(all) == 0 {
 		return nil, errors.New("the library has no behaviours")

@@ -121,14 +121,16 @@ test_full_disk() {
 	one_line "the disk is full"
 }
 
+# The fakes sleep for longer than any wait, for a time that tells them from those of a test beside this one.
+nap=3141.$$
 # interrupted SIGNAL: starts setup with a cargo and a pip that take their time, and sends the signal to it.
 interrupted() {
 	local signal=$1 pid
-	fake cargo 'case $1 in --version) echo "cargo 1.80.0" ;; build) mkdir -p "$CARGO_TARGET_DIR" && touch "$CARGO_TARGET_DIR/half"; exec sleep 31.4 ;; esac'
-	fake python3 'if [[ "$*" == *"pip download"* ]]; then exec sleep 31.4; fi; PATH="'"$REAL_PATH"'" exec python3 "$@"'
+	fake cargo 'case $1 in --version) echo "cargo 1.80.0" ;; build) mkdir -p "$CARGO_TARGET_DIR" && touch "$CARGO_TARGET_DIR/half"; exec sleep '$nap' ;; esac'
+	fake python3 'if [[ "$*" == *"pip download"* ]]; then exec sleep '$nap'; fi; PATH="'"$REAL_PATH"'" exec python3 "$@"'
 	(cd "$C" && exec setsid bash -c 'trap - INT; exec bash scripts/setup.sh') >"$T/out" 2>"$T/err" </dev/null &
 	pid=$!
-	for _ in $(seq 100); do
+	for _ in $(seq 1200); do # a busy machine takes its time
 		[[ $(calls 'pip download') -gt 0 && $(calls 'cargo build') -gt 0 ]] && break
 		sleep 0.1
 	done
@@ -136,7 +138,7 @@ interrupted() {
 	rc=0
 	wait $pid || rc=$?
 }
-sleepers() { pgrep -f 'sleep 31\.4' | wc -l; }
+sleepers() { pgrep -f "sleep ${nap/./\\.}" | wc -l; }
 
 test_interrupted() {
 	local signal

@@ -118,7 +118,7 @@ func (r *run) restore(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.users.Restore(users); err != nil {
+	if err := r.controller.Restore(users); err != nil {
 		return err
 	}
 	if err := r.trainer.Optimizer.Load(dir); err != nil {

@@ -35,6 +35,7 @@ func Run(ctx context.Context, cfg *Config, dir *rundir.Dir, opts Options) (*Summ
 			return nil, r.stopped(ctx, err)
 		}
 	}
+	r.began = time.Now()
 	for r.done < cfg.Steps() {
 		if opts.MaxSteps > 0 && r.done-r.first == opts.MaxSteps {
 			return nil, r.checkpoint()
@@ -63,7 +64,7 @@ func (r *run) step(ctx context.Context, step int) error {
 
 	// 1. Sample profiles: the users on whom the agent succeeds about half the time.
 	end := phase("sample")
-	profiles := r.users.Sample(cfg.Curriculum.Profiles)
+	profiles := r.controller.Sample(cfg.Curriculum.Profiles)
 	end()
 
 	// 2. Roll out: every profile a group of dialogues, agent against the frozen role-play model.
@@ -94,17 +95,17 @@ func (r *run) step(ctx context.Context, step int) error {
 
 	// 4. Analyse errors: completion by initial state, from which come the next profiles' weights.
 	end = phase("analyse")
-	if err := r.users.Observe(outcomes(res.Episodes)); err != nil {
+	if err := r.controller.Observe(outcomes(res.Episodes)); err != nil {
 		return err
 	}
-	met.Updated = r.users.EndStep()
-	if r.atDone, err = r.users.State(); err != nil {
+	met.Updated = r.controller.EndStep()
+	if r.atDone, err = r.controller.State(); err != nil {
 		return err
 	}
 	r.done = step
 	end()
 
-	met.fill(res, r.users.Stats())
+	met.fill(res, r.controller.Stats())
 	return r.record(ctx, met)
 }
 

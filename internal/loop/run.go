@@ -18,13 +18,13 @@ import (
 
 // run is a run under way.
 type run struct {
-	cfg     *Config
-	dir     *rundir.Dir
-	line    *progress.Line
-	stage   *Stage
-	trainer *train.Trainer
-	users   *curriculum.Controller
-	log     *rundir.Log
+	cfg        *Config
+	dir        *rundir.Dir
+	line       *progress.Line
+	stage      *Stage
+	trainer    *train.Trainer
+	controller *curriculum.Controller
+	log        *rundir.Log
 
 	done   int    // complete steps
 	saved  int    // step of the newest checkpoint, -1: none
@@ -32,7 +32,7 @@ type run struct {
 	// atDone is the curriculum's state after the last complete step: a stop inside a step goes back to it.
 	atDone []byte
 
-	began time.Time // of this process's first step
+	began time.Time // of this process's first step; zero before
 	first int       // step it began after
 }
 
@@ -51,14 +51,14 @@ func open(cfg *Config, dir *rundir.Dir, line *progress.Line) (r *run, err error)
 		return r, err
 	}
 	for _, user := range cfg.Eval.Users {
-		if _, err := r.stage.users(user); err != nil {
+		if _, err := r.stage.userSource(user); err != nil {
 			return r, fmt.Errorf("eval.users: %w", err)
 		}
 	}
 	if r.frozen, err = r.stage.Frozen.Checksum(); err != nil {
 		return r, err
 	}
-	if r.users, err = curriculum.New(cfg.Curriculum, r.stage.Scenario, cfg.seed("curriculum", 0)); err != nil {
+	if r.controller, err = curriculum.New(cfg.Curriculum, r.stage.Scenario, cfg.seed("curriculum", 0)); err != nil {
 		return r, err
 	}
 	r.trainer, err = train.NewTrainer(cfg.Train, r.stage.Agent.Model, r.stage.Frozen, r.stage.Roller.Sets(), nil, cfg.OptimizerSteps())
@@ -68,8 +68,8 @@ func open(cfg *Config, dir *rundir.Dir, line *progress.Line) (r *run, err error)
 	if err := r.resume(); err != nil {
 		return r, err
 	}
-	r.first, r.began = r.done, time.Now()
-	if r.atDone, err = r.users.State(); err != nil {
+	r.first = r.done
+	if r.atDone, err = r.controller.State(); err != nil {
 		return r, err
 	}
 	r.log, err = rundir.OpenLog(dir.File("metrics.jsonl"), r.done)
@@ -120,6 +120,9 @@ func (r *run) show(what string) func(rollout.Progress) {
 
 // estimate is how long the remaining steps will take, once one is done.
 func (r *run) estimate() string {
+	if r.began.IsZero() {
+		return ""
+	}
 	left := progress.Estimate(time.Since(r.began), float64(r.done-r.first), float64(r.cfg.Steps()-r.first))
 	if left == "" {
 		return ""

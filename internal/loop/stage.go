@@ -129,8 +129,8 @@ func (s *Stage) Close() {
 	}
 }
 
-// users is who plays the user; nil is the frozen model.
-func (s *Stage) users(name string) (dialogue.UserSource, error) {
+// userSource is who plays the user; nil is the frozen model.
+func (s *Stage) userSource(name string) (dialogue.UserSource, error) {
 	switch name {
 	case Frozen:
 		return nil, nil

@@ -65,6 +65,9 @@ smollm2: bin/seadtrain ## fetches SmolLM2-135M-Instruct and converts it to a Hug
 	@scripts/fetch-model.sh smollm2
 	@scripts/convert-smollm2.sh
 
+nano-model: bin/seadtrain ## makes the shipped nano model again: corpus, tokenizer, supervised fine-tuning
+	@scripts/nano-model.sh
+
 setup: ## fetches and builds what does not change: libtorch, gloo headers, tokenizer library
 	@scripts/setup.sh
 

@@ -76,7 +76,7 @@ func byteTokenizer(t testing.TB, words ...string) (*tokenizer.Tokenizer, *chat.T
 	for _, w := range words {
 		extra = append(extra, added{ID: 256 + len(extra), Content: w})
 	}
-	for _, w := range []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>"} {
+	for _, w := range []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>", "[PAD]"} {
 		extra = append(extra, added{ID: 256 + len(extra), Content: w, Special: true})
 	}
 	data, err := json.Marshal(map[string]any{

@@ -10,6 +10,7 @@ import (
 
 	"seadtrain/dialogue"
 	"seadtrain/model/chat"
+	"seadtrain/torch"
 )
 
 func (d *table) run(t testing.TB, q Request) *Result {
@@ -227,6 +228,13 @@ func TestSameSeedSameDialogues(t *testing.T) {
 	first := d.run(t, q)
 	sameEpisodes(t, "again", first.Episodes, d.run(t, q).Episodes)
 	sameEpisodes(t, "another roller", first.Episodes, seatDesk(t, d.cfg, d.parts).run(t, q).Episodes)
+	seeds := map[uint64]bool{}
+	for _, ep := range first.Episodes {
+		seeds[ep.Seed] = true
+	}
+	if len(seeds) != 12 || slices.Equal(first.Episodes[0].Agent.Tokens, first.Episodes[1].Agent.Tokens) {
+		t.Errorf("12 dialogues have %d seeds", len(seeds))
+	}
 	for what, change := range map[string]func(q *Request){
 		"seed": func(q *Request) { q.Seed++ }, "step": func(q *Request) { q.Step++ }, "tag": func(q *Request) { q.Tag = "eval-" },
 	} {
@@ -255,6 +263,32 @@ func TestDialoguesAreBatchInvariant(t *testing.T) {
 	part := q
 	part.Profiles, part.Offset = q.Profiles[3:], 3
 	sameEpisodes(t, "the last two profiles alone", d.run(t, part).Episodes, want.Episodes[6:])
+}
+
+// New weights under a new version (or none) are used from the first token of the prompt on; the frozen model's prompt stays.
+func TestNewWeightsNewPrompts(t *testing.T) {
+	tok, tmpl := byteTokenizer(t)
+	cfg := deskConfig(dialogue.Guided)
+	cfg.Agent.MaxTokens, cfg.User.MaxTokens, cfg.Agent.Context, cfg.User.Context = 110, 110, 1900, 1900
+	d := seatDesk(t, cfg, Parts{Scenario: desk(), Tokenizer: tok, Template: tmpl, Agent: randomModel(t, 3), Frozen: randomModel(t, 4)})
+	q := Request{Profiles: deskProfiles(d.parts.Scenario, 2), Group: 2, Seed: 3, Version: 1}
+	rows := d.run(t, q).Stats.Rows
+	again := d.run(t, q).Stats.Rows
+	if want := rows - int64(len(d.roller.sides[0].shared)+len(d.roller.sides[1].shared)); again != want {
+		t.Errorf("the same version again runs %d rows, want %d without both prompts", again, want)
+	}
+	for _, version := range []uint64{2, 0} {
+		if err := torch.Do(func() {
+			w := d.parts.Agent.EmbedLeaf().Tensor
+			w.AddInPlace(torch.Randn(9, torch.F32, torch.CPU, w.Shape()...), .05)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		q.Version = version
+		for _, ep := range d.run(t, q).Episodes {
+			checkLogProbs(t, d.parts.Agent, &ep.Agent, d.roller.Sets())
+		}
+	}
 }
 
 func TestGreedyOverride(t *testing.T) {
@@ -332,8 +366,12 @@ func TestContextLimit(t *testing.T) {
 			t.Errorf("%s: only %d dialogues ended so: %v", end, n, res.Stats.Ends)
 		}
 		for _, ep := range res.Episodes {
-			if len(ep.Agent.Tokens) > cfg.Agent.Context || len(ep.User.Tokens) > cfg.User.Context {
-				t.Errorf("%s: views of %d and %d tokens", ep.ID, len(ep.Agent.Tokens), len(ep.User.Tokens))
+			for r, tr := range []*dialogue.Trace{&ep.Agent, &ep.User} {
+				for i, loss := range tr.Loss { // a turn begins only where the longest one has room
+					if side := d.roller.sides[r].role; loss && !tr.Loss[i-1] && i+side.MaxTokens+1 > side.Context {
+						t.Errorf("%s: a turn of the %s begins at token %d of %d", ep.ID, dialogue.Role(r), i, side.Context)
+					}
+				}
 			}
 			if ep.End == end {
 				d.checkTrace(t, ep)

@@ -99,8 +99,8 @@ func stopOnSignal() (context.Context, func()) {
 }
 
 // passive starts the program again, once, in the same process, with OpenMP threads that sleep while they wait. libgomp
-// reads the variable when it is loaded, before main; its default, spinning, makes two-thread work many times slower as
-// soon as another process wants the cores.
+// reads the variable when it is loaded, before main; its default, spinning, makes two-thread work several times slower as
+// soon as other processes want the cores (SFT of the nano model on two busy cores: 350 tokens/s against 1,070).
 func passive() {
 	if os.Getenv("OMP_WAIT_POLICY") != "" {
 		return

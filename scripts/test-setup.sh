@@ -128,9 +128,15 @@ interrupted() {
 	local signal=$1 pid
 	fake cargo 'case $1 in --version) echo "cargo 1.80.0" ;; build) mkdir -p "$CARGO_TARGET_DIR" && touch "$CARGO_TARGET_DIR/half"; exec sleep '$nap' ;; esac'
 	fake python3 'if [[ "$*" == *"pip download"* ]]; then exec sleep '$nap'; fi; PATH="'"$REAL_PATH"'" exec python3 "$@"'
-	(cd "$C" && exec setsid bash -c 'trap - INT; exec bash scripts/setup.sh') >"$T/out" 2>"$T/err" </dev/null &
+	# A shell cannot take back that SIGINT is ignored (it is for what runs in the background); python can. It gets PATH as
+	# an argument, since a python3 that is a wrapper may put its own folder in front.
+	(cd "$C" && exec "$(PATH=$REAL_PATH command -v python3)" -c 'import os, signal, sys
+for s in signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ: signal.signal(s, signal.SIG_DFL)
+os.setsid()
+os.environ["PATH"] = sys.argv[1]
+os.execvp("bash", ["bash", "scripts/setup.sh"])' "$PATH") >"$T/out" 2>"$T/err" </dev/null &
 	pid=$!
-	for _ in $(seq 1200); do # a busy machine takes its time
+	for _ in $(seq 600); do # a busy machine takes its time
 		[[ $(calls 'pip download') -gt 0 && $(calls 'cargo build') -gt 0 ]] && break
 		sleep 0.1
 	done

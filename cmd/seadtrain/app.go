@@ -20,8 +20,8 @@ EXAMPLES
    seadtrain run configs/nano.toml                          the whole loop on the embedded nano model, in minutes
    seadtrain run configs/nano.toml --set seed=7             another seed
    seadtrain run configs/nano.toml --run-dir runs/a         continues runs/a if it has a checkpoint
-   seadtrain eval configs/nano.toml --model runs/a/checkpoints/step-20
-   seadtrain analyze runs/a/episodes/step-20.jsonl --json
+   seadtrain eval configs/nano.toml --model runs/a/checkpoints/step-12
+   seadtrain analyze runs/a/episodes/step-12.jsonl --json
    seadtrain doctor
 
 EXIT CODES

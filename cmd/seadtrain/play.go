@@ -78,7 +78,7 @@ func rolloutCommand() *cli.Command {
 		),
 		Description: `EXAMPLES
    seadtrain rollout configs/nano.toml --sample 10 --out -
-   seadtrain rollout configs/nano.toml --model runs/a/checkpoints/step-20 --profiles p.jsonl --group 8 --out d.jsonl`,
+   seadtrain rollout configs/nano.toml --model runs/a/checkpoints/step-12 --profiles p.jsonl --group 8 --out d.jsonl`,
 		Action: func(c *cli.Context) error {
 			if c.String("out") == "" {
 				return usagef("rollout: --out is missing")
@@ -156,7 +156,7 @@ states take turns.
 
 EXAMPLES
    seadtrain eval configs/nano.toml
-   seadtrain eval configs/nano.toml --model runs/a/checkpoints/step-20 --user rules --greedy --json`,
+   seadtrain eval configs/nano.toml --model runs/a/checkpoints/step-12 --user rules --greedy --json`,
 		Action: func(c *cli.Context) error {
 			if c.String("out") == "-" {
 				return usagef("eval: --out -: standard output is for the report")

@@ -63,8 +63,8 @@ struct Row {
     }
   }
   // The ids in order of z lie in buckets of 1/16: a cut is found without sorting.
-  static constexpr int kBuckets = 1024;
-  int bucket(float z) const { return static_cast<int>(std::min((top - z) * 16.0f, kBuckets - 1.0f)); }
+  static constexpr int kBuckets = 1024, kPerUnit = 16;
+  int bucket(float z) const { return static_cast<int>(std::min((top - z) * kPerUnit, kBuckets - 1.0f)); }
 };
 
 // The id at which the running sum of p passes want.
@@ -120,10 +120,12 @@ static std::vector<Candidate> truncate(const Row& row, const sn_draw& d, double 
   int cut = Row::kBuckets;
   double above = 0;
   if (by_count || by_mass) std::tie(cut, above) = find_cut(row, d.top_k, d.top_p * total);
+  // Most ids lie far below the cut: one comparison, a bucket too generous, is all they cost.
+  const float low = cut + 1 < Row::kBuckets ? row.top - static_cast<float>(cut + 2) / Row::kPerUnit : kOut / 2;
   std::vector<Candidate> c;
   row.spans([&](int64_t from, int64_t n, const float* z, const float* p, double) {
     for (int64_t i = 0; i < n; i++)
-      if (z[i] != kOut && (by_count || p[i] >= floor) && row.bucket(z[i]) <= cut) c.push_back({z[i], p[i], static_cast<int32_t>(from + i)});
+      if (z[i] > low && (by_count || p[i] >= floor) && row.bucket(z[i]) <= cut) c.push_back({z[i], p[i], static_cast<int32_t>(from + i)});
     return true;
   });
   // Only what lies in the last bucket needs an order; for top-k before top-p all that is left does.

@@ -140,6 +140,24 @@ func TestKernelPolicySharded(t *testing.T) {
 	}
 }
 
+// Adding 1024 to all logits of a row changes nothing. They are multiples of 1/64, so that fp32 holds the sums exactly; a
+// log-sum-exp rounded to fp32 would be off by 6e-5 there.
+func TestKernelPolicyShift(t *testing.T) {
+	do(t, func() {
+		l := Randn(5, F32, CPU, 3, 700).MulScalar(128).To(I32, CPU).To(F32, CPU).MulScalar(1. / 64)
+		tg := Targets{[]int32{1, 2, 3}, []int32{0, 0, 0}, []float32{1, 1, 1}}
+		dlp, dent := coefficients(4, 3)
+		shifted := l.AddScalar(1024)
+		a, b := LogitStats(l, 0, tg, nil), LogitStats(shifted, 0, tg, nil)
+		for i := range a {
+			nearSlices(t, "row", []float64{b[i].LogProb(), b[i].Entropy()}, []float64{a[i].LogProb(), a[i].Entropy()}, 1e-6)
+		}
+		LogitGradInPlace(l, 0, tg, nil, a, dlp, dent)
+		LogitGradInPlace(shifted, 0, tg, nil, b, dlp, dent)
+		near(t, "gradient", shifted, l, 1e-6)
+	})
+}
+
 // Every row is computed alone: the batch's size and the threads change no bit.
 func TestKernelPolicyInvariance(t *testing.T) {
 	defer SetNumThreads(NumThreads())

@@ -172,13 +172,15 @@ func (r *run) train(ctx context.Context) error {
 		tokens += met.Tokens
 		done := r.sft.Done()
 		e := entry{Step: int(done), SFTMetrics: met, Rate: float64(met.Tokens) / time.Since(began).Seconds()}
+		var stop error // a stop inside the evaluation: the step is done, so its line is written all the same
 		if r.cfg.EvalEvery > 0 && done%int64(r.cfg.EvalEvery) == 0 && done < r.sft.Steps() {
-			if e.EvalLoss, err = r.evaluate(ctx); err != nil {
-				return errors.Join(err, r.checkpoint())
-			}
+			e.EvalLoss, stop = r.evaluate(ctx)
 		}
 		if err := r.log.Append(e); err != nil {
-			return err
+			return errors.Join(stop, err)
+		}
+		if stop != nil {
+			return errors.Join(stop, r.checkpoint())
 		}
 		r.report(e, tokens)
 		if r.cfg.CheckpointEvery > 0 && done%int64(r.cfg.CheckpointEvery) == 0 {
@@ -214,7 +216,10 @@ func (r *run) evaluate(ctx context.Context) (*float64, error) {
 		return nil, nil
 	}
 	loss, _, err := r.sft.Evaluate(ctx, r.eval)
-	return &loss, err
+	if err != nil {
+		return nil, err
+	}
+	return &loss, nil
 }
 
 // checkpoint saves the last complete step, once.

@@ -34,7 +34,7 @@ test-setup: ## the set-up's own tests: wrong hash, full disk, interruption …
 	@scripts/test-setup.sh
 
 test-native: setup ## the shim's C++ tests, plain and under AddressSanitizer
-	@scripts/build-native.sh native
+	@scripts/build-native.sh tests
 	@scripts/timed.sh "C++ tests" ctest --test-dir build/native --output-on-failure --no-tests=error
 	@scripts/timed.sh "AddressSanitizer build" scripts/build-native.sh asan
 	@scripts/timed.sh "C++ tests, AddressSanitizer" ctest --test-dir build/asan --output-on-failure --no-tests=error
@@ -71,8 +71,8 @@ nano-model: bin/seadtrain ## makes the shipped nano model again: corpus, tokeniz
 setup: ## fetches and builds what does not change: libtorch, gloo headers, tokenizer library
 	@scripts/setup.sh
 
-native: setup ## libseadnative.so and its tests, by CMake and Ninja
-	@scripts/build-native.sh native
+native: ## libseadnative.so, by CMake and Ninja
+	@scripts/setup.sh native
 
 bin/seadtrain: native ## the program
 	@scripts/build-go.sh

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# build-native.sh [native|asan|cuda]: configures and builds with CMake and Ninja, native and cuda in build/native (the
-# plugin lies beside the library that loads it), asan in build/asan. Compiler errors are shown whole. LIBTORCH=folder and
+# build-native.sh [native|tests|asan|cuda]: configures and builds with CMake and Ninja. native is the library alone, tests
+# adds the C++ tests, cuda the plugin (all in build/native: the plugin lies beside the library that loads it); asan is
+# library and tests in build/asan. Compiler errors are shown whole. LIBTORCH=folder and
 # GLOO_INCLUDE=folder replace what setup fetched.
 KIND=${1:-native}
 STEP=$KIND
@@ -11,14 +12,15 @@ torch=${LIBTORCH:-$ROOT/third_party/site/torch}
 plugin=$dir/libseadnative_cuda.so
 asan=OFF cuda=OFF
 case $KIND in
-native)
-	what="libseadnative.so and its tests"
+native | tests)
+	what=libseadnative.so targets=(seadnative)
+	if [[ $KIND == tests ]]; then what="the C++ tests" targets=(all); fi
 	# a plugin that was built once is kept in step with the library
-	if [[ -f $plugin && -f $torch/lib/libtorch_cuda.so ]]; then cuda=ON; fi
+	if [[ -f $plugin && -f $torch/lib/libtorch_cuda.so ]]; then cuda=ON targets+=(seadnative_cuda); fi
 	;;
-asan) what="libseadnative.so and its tests with AddressSanitizer" asan=ON dir=$ROOT/build/asan ;;
-cuda) what="the CUDA plugin" cuda=ON ;;
-*) die "unknown kind $KIND (native, asan or cuda)" ;;
+asan) what="libseadnative.so and its tests with AddressSanitizer" asan=ON dir=$ROOT/build/asan targets=(all) ;;
+cuda) what="the CUDA plugin" cuda=ON targets=(seadnative seadnative_cuda) ;;
+*) die "unknown kind $KIND (native, tests, asan or cuda)" ;;
 esac
 args=(-S "$ROOT" -B "$dir" -G Ninja -Wno-dev -DSEAD_ASAN=$asan -DSEAD_CUDA=$cuda
 	"-DSEAD_LIBTORCH=$torch" "-DSEAD_GLOO=${GLOO_INCLUDE:-$ROOT/third_party/gloo/include}")
@@ -35,7 +37,7 @@ if ! cmake "${args[@]}" >"$log" 2>&1; then
 fi
 start=$SECONDS
 # One line when there is work; silence when there is none.
-build() { cmake --build "$dir" --parallel "$(nproc)" 2>&1 | tee "$log" | awk -v line="$STEP: building $what" '/(Building|Linking)/ && !said {print line; fflush(); said = 1}'; }
+build() { cmake --build "$dir" --parallel "$(nproc)" --target "${targets[@]}" 2>&1 | tee "$log" | awk -v line="$STEP: building $what" '/(Building|Linking)/ && !said {print line; fflush(); said = 1}'; }
 if ! build; then
 	grep -E 'error|Error|undefined reference' -A 4 "$log" | head -n 60 >&2 || true
 	die "building $what failed: $(grep -m 1 -E 'No space left|error:' "$log" || reason "$(cat "$log")") [${log#"$ROOT"/}]"

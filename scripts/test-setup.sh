@@ -276,6 +276,9 @@ test_native_build_says_what_is_missing() {
 	run fetch-gloo.sh
 	run build-native.sh native
 	one_line "native/ holds no"
+	# the same inside set-up, whose other part is cut short
+	run setup.sh native
+	one_line "native/ holds no"
 }
 
 test_cargo_fails() {

@@ -156,7 +156,8 @@ func (m *Model) Block(i int, x, pos *torch.Tensor, att Attention) *torch.Tensor 
 // attend splits qkv [n, (h+2k)·d] into heads, rotates, mixes and joins the heads again.
 func (m *Model) attend(b *block, qkv, pos *torch.Tensor, att Attention) *torch.Tensor {
 	heads := qkv.Reshape(-1, b.heads+2*b.kvHeads, b.headWidth)
-	q, k, v := heads.Narrow(1, 0, b.heads), heads.Narrow(1, b.heads, b.kvHeads), heads.Narrow(1, b.heads+b.kvHeads, b.kvHeads)
+	parts := heads.Split(1, b.heads, b.kvHeads, b.kvHeads)
+	q, k, v := parts[0], parts[1], parts[2]
 	if b.qNorm != nil {
 		q = torch.RMSNorm(q, b.qNorm.Tensor, m.Config.RMSNormEps)
 		k = torch.RMSNorm(k, b.kNorm.Tensor, m.Config.RMSNormEps)

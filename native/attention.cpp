@@ -1,37 +1,8 @@
-// Attention: packed sequences (training, differentiable) and rows over the paged cache (generation).
+// Attention of rows over the paged cache: generation.
 #include "functions.h"
 #include "kernels/kernels.h"
 
 namespace sead {
-
-// Sequence by sequence through ATen's own flash attention, which is differentiable. [n, h, d] -> [1, h, L, d] is a view.
-static at::Tensor packed_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const int64_t* cu, int nseq,
-                                   double scale) {
-  TORCH_CHECK(q.dim() == 3 && k.dim() == 3 && v.dim() == 3 && k.size(0) == q.size(0) && v.size(0) == q.size(0) && k.size(1) == v.size(1) &&
-                  k.size(2) == q.size(2) && v.size(2) == q.size(2),
-              "packed_attention: q ", q.sizes(), ", k ", k.sizes(), " and v ", v.sizes(), " must be [n, heads, d] of one n and d");
-  TORCH_CHECK(k.size(1) > 0 && q.size(1) % k.size(1) == 0, "packed_attention: ", q.size(1), " query heads for ", k.size(1), " key heads");
-  TORCH_CHECK(nseq > 0 && cu[0] == 0 && cu[nseq] == q.size(0), "packed_attention: offsets must run from 0 to ", q.size(0), ", not from ",
-              nseq > 0 ? cu[0] : 0, " to ", nseq > 0 ? cu[nseq] : 0);
-  std::vector<int64_t> lengths;
-  for (int i = 0; i < nseq; i++) {
-    TORCH_CHECK(cu[i] <= cu[i + 1], "packed_attention: offset ", i + 1, " goes back from ", cu[i], " to ", cu[i + 1]);
-    if (cu[i] < cu[i + 1]) lengths.push_back(cu[i + 1] - cu[i]);
-  }
-  if (lengths.empty()) return at::zeros_like(q);
-  if (q.is_meta()) return only_shape(q.sizes().vec(), {q, k, v});
-  const bool gqa = q.size(1) != k.size(1);
-  // Split, not narrow: the gradient of one split is one cat, that of every narrow a tensor of the whole length.
-  const auto qs = q.split_with_sizes(lengths, 0), ks = k.split_with_sizes(lengths, 0), vs = v.split_with_sizes(lengths, 0);
-  const auto batched = [](const at::Tensor& t) { return t.transpose(0, 1).unsqueeze(0); };
-  std::vector<at::Tensor> outs;
-  outs.reserve(lengths.size());
-  for (size_t i = 0; i < lengths.size(); i++) {
-    auto o = at::scaled_dot_product_attention(batched(qs[i]), batched(ks[i]), batched(vs[i]), std::nullopt, 0.0, /*is_causal=*/true, scale, gqa);
-    outs.push_back(o.squeeze(0).transpose(0, 1));
-  }
-  return outs.size() == 1 ? outs[0].contiguous() : at::cat(outs, 0);
-}
 
 // Where the rows of a batch stand in the cache.
 struct Rows {
@@ -117,9 +88,6 @@ using namespace sead;
 
 extern "C" {
 
-sn_status sn_packed_attention(sn_tensor q, sn_tensor k, sn_tensor v, const int64_t* cu, int nseq, double scale, sn_tensor* out) {
-  GUARD(*out = give(packed_attention(T(q), T(k), T(v), cu, nseq, scale)))
-}
 sn_status sn_cache_append(sn_tensor keys, sn_tensor values, sn_tensor k, sn_tensor v, const int32_t* table, int width, int nseq,
                           const int32_t* seq, const int32_t* pos) {
   GUARD(cache_append(T(keys), T(values), T(k), T(v), {table, width, nseq, seq, pos}))

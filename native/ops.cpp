@@ -120,6 +120,12 @@ sn_status sn_transpose(sn_tensor a, int d0, int d1, sn_tensor* out) { GUARD(*out
 sn_status sn_narrow(sn_tensor a, int dim, int64_t start, int64_t len, sn_tensor* out) {
   GUARD(*out = give(T(a).narrow(dim, start, len)))
 }
+sn_status sn_split(sn_tensor a, const int64_t* sizes, int n, int dim, sn_tensor* out) {
+  GUARD({
+    auto parts = T(a).split_with_sizes(shape_of(sizes, n), dim);
+    for (int i = 0; i < n; i++) out[i] = give(std::move(parts[i]));
+  })
+}
 sn_status sn_cat(sn_tensor* ts, int n, int dim, sn_tensor* out) { GUARD(*out = give(at::cat(list(ts, n), dim))) }
 sn_status sn_index_select(sn_tensor a, int dim, sn_tensor index, sn_tensor* out) {
   GUARD(*out = give(take(T(a), dim, T(index))))

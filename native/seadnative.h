@@ -93,6 +93,7 @@ sn_status sn_to(sn_tensor a, int dtype, int device, sn_tensor* out);
 sn_status sn_reshape(sn_tensor a, const int64_t* shape, int ndim, sn_tensor* out);
 sn_status sn_transpose(sn_tensor a, int d0, int d1, sn_tensor* out);
 sn_status sn_narrow(sn_tensor a, int dim, int64_t start, int64_t len, sn_tensor* out);
+sn_status sn_split(sn_tensor a, const int64_t* sizes, int n, int dim, sn_tensor* out); /* n views */
 sn_status sn_cat(sn_tensor* ts, int n, int dim, sn_tensor* out);
 sn_status sn_index_select(sn_tensor a, int dim, sn_tensor index, sn_tensor* out);
 sn_status sn_index_add_(sn_tensor a, int dim, sn_tensor index, sn_tensor src);

@@ -36,6 +36,8 @@ func TestKernelPackedAttention(t *testing.T) {
 		{4, 1, 16, []int64{3, 0, 40, 0}},
 		{6, 2, 24, []int64{0, 33, 2}},
 		{9, 3, 64, []int64{64, 65, 1}},
+		{2, 1, 32, []int64{385, 47, 49}}, // over the tiles of the fused kernel: 6 rows, 48 queries, 384 keys
+		{3, 3, 20, []int64{9, 50}},       // a head size that is no multiple of AVX2's width
 	} {
 		t.Run(fmt.Sprintf("%d/%d heads of %d, %v", c.h, c.kv, c.d, c.lengths), func(t *testing.T) {
 			do(t, func() {

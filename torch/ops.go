@@ -171,6 +171,19 @@ func (t *Tensor) Narrow(dim int, start, n int64) *Tensor {
 	return own(h)
 }
 
+// Split cuts t along dim into views of these sizes. Its gradient is one concatenation; that of a Narrow is a tensor of
+// t's whole size.
+func (t *Tensor) Split(dim int, sizes ...int64) []*Tensor {
+	hs := make([]C.sn_tensor, len(sizes))
+	p, n := dims(sizes)
+	check("split", C.sn_split(t.h, p, n, C.int(dim), first(hs)), t)
+	out := make([]*Tensor, len(hs))
+	for i, h := range hs {
+		out[i] = own(h)
+	}
+	return out
+}
+
 func Cat(dim int, ts ...*Tensor) *Tensor {
 	var h C.sn_tensor
 	check("cat", C.sn_cat(first(handles(ts)), C.int(len(ts)), C.int(dim), &h), ts...)

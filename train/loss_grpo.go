@@ -13,7 +13,7 @@ import (
 //	k3_t = e^(ref_t − lp_t) − (ref_t − lp_t) − 1                                  (Schulman, "Approximating KL", 2020)
 //
 // w_t by Norm, over the optimizer step's whole batch (all ranks): "token" 1/Σ tokens; "sequence" 1/(sequences·own
-// tokens); "fixed" 1/(sequences·Length), Dr. GRPO's (arXiv 2503.20783).
+// tokens); "fixed" 1/(sequences·Length), Dr. GRPO's (arXiv 2503.20783). A sequence without trained tokens is none.
 //
 // Departures from eq. 3: the advantage is not divided by the group's standard deviation (a switch, see Advantages);
 // the mean is over tokens, not per sequence first (a switch); an entropy bonus c; π and π_old are over the allowed set at

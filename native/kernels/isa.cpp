@@ -3,6 +3,7 @@
 #include "kernels.h"
 #include "layers.h"
 #include "logits.h"
+#include "packed.h"
 
 #define SEAD_CAT_(a, b) a##b
 #define SEAD_CAT(a, b) SEAD_CAT_(a, b)
@@ -13,7 +14,8 @@ namespace sead {
 namespace isa = SEAD_ISA;
 extern const Kernels SEAD_CAT(kernels_, SEAD_ISA);
 const Kernels SEAD_CAT(kernels_, SEAD_ISA) = {
-    SEAD_STR(SEAD_ISA),   isa::rms_norm,        isa::rms_norm_backward, isa::rope,       isa::swiglu,
-    isa::swiglu_backward, isa::cache_attention, isa::logit_stats,       isa::logit_probs, isa::logit_grad,
+    SEAD_STR(SEAD_ISA),   SEAD_VW,             isa::rms_norm,        isa::rms_norm_backward, isa::rope,
+    isa::swiglu,          isa::swiglu_backward, isa::cache_attention, isa::packed_forward,    isa::packed_backward,
+    isa::packed_work,     isa::logit_stats,     isa::logit_probs,     isa::logit_grad,
 };
 }  // namespace sead

@@ -1,5 +1,5 @@
 // The table of fused CPU kernels. kernels/isa.cpp is compiled once per instruction set; kernels() picks the best one the
-// processor has, once. Kernels work on a range of rows and know nothing of threads: the callers in functions.cpp split
+// processor has, once. Kernels work on a range of rows and know nothing of threads: their callers split
 // the rows. Every row is computed alone and in a fixed order, so no result depends on how many rows there are.
 #pragma once
 #include <cstdint>
@@ -13,8 +13,24 @@ constexpr int kMaxGroup = 64;   // query heads that share one key/value head
 constexpr int64_t kSpan = 512;  // logits handled at a time
 constexpr float kOut = -1e30f;  // z of an id that is not allowed: its exp is exactly 0, and 0·z stays 0
 
+// One head of one sequence of packed attention; strides are between tokens, in floats.
+struct PackedHead {
+  int64_t length, d;  // d a multiple of the kernels' width
+  float scale;        // > 0
+  const float *q, *k, *v;
+  int64_t q_stride, k_stride, v_stride;
+  float *out, *lse;  // out [length, d]; lse [length]: log Σ e^score
+  int64_t out_stride;
+};
+struct PackedGrad {
+  const float* dout;
+  float *dq, *dk, *dv;  // dq is written; dk and dv are added to
+  int64_t dout_stride, dq_stride, dk_stride;
+};
+
 struct Kernels {
   const char* name;
+  int width;  // floats of a vector
   // y = x * rsqrt(mean(x²) + eps) * w; x, y [rows, c]; rstd [rows] is kept for the backward
   void (*rms_norm)(const float* x, const float* w, float* y, float* rstd, int64_t rows, int64_t c, float eps);
   // dx [rows, c]; dw [c] is added to
@@ -30,6 +46,10 @@ struct Kernels {
   // q, out [g, d]; keys [blocks, k, d, B]; values [blocks, k, B, d]; table: the row's blocks; length: keys to see
   void (*cache_attention)(const float* q, const float* keys, const float* values, const int32_t* table, int64_t kv_heads,
                           int64_t head, int64_t g, int64_t d, int64_t length, float scale, float* out);
+  // causal attention within a sequence; work holds packed_work(length, d) floats
+  void (*packed_forward)(const PackedHead& h, float* work);
+  void (*packed_backward)(const PackedHead& h, const PackedGrad& g, float* work);
+  int64_t (*packed_work)(int64_t length, int64_t d);
   // stats[4] of one row of logits, see seadnative.h; bits: allowed ids (null: all) of the whole vocabulary
   void (*logit_stats)(const float* logits, int64_t v, int64_t offset, float t, const uint64_t* bits, int32_t target,
                       double* stats);

@@ -224,6 +224,12 @@ TEST(shapes) {
   OK(sn_narrow(x, 1, 1, 2, out.out()));
   CHECK(equal(out, {2, 3, 5, 6}));
   FAILS(sn_narrow(x, 1, 4, 1, out.out()), SN_INDEX, "");
+  const int64_t sizes[] = {1, 2}, wrong[] = {1, 1};
+  sn_tensor parts[2];
+  OK(sn_split(x, sizes, 2, 1, parts));
+  CHECK(equal(parts[0], {1, 4}) && equal(parts[1], {2, 3, 5, 6}));
+  sn_free_many(parts, 2);
+  FAILS(sn_split(x, wrong, 2, 1, parts), SN_ERROR, "");
   sn_tensor pair[] = {x, x}, odd[] = {x, other};
   OK(sn_cat(pair, 2, 0, out.out()));
   CHECK(sn_numel(out) == 12);

@@ -7,4 +7,16 @@
 //
 // Every loss is normalised by counts over the whole optimizer step, so gradients do not depend on how samples are packed
 // into micro-batches or spread over ranks.
+//
+// # Ranks
+//
+// Tensor-parallel ranks (the model's group) hold slices of the weights and work on the same samples; data-parallel ranks
+// (Trainer.DP) hold the same weights and work on their shares of each mini-batch. All of them are given all episodes, and
+// all report the same metrics. What stops one rank stops every rank before the next collective. SFT knows no data
+// parallelism.
+//
+// # Micro-batches
+//
+// Their size is memory against speed and never the result. On a CPU about 2,000 tokens are best for a small model: its
+// buffers then stay in the cache.
 package train

@@ -17,7 +17,7 @@ import (
 
 // Ranks are real processes: this test binary again, with a scenario to play (see TestMain).
 
-const patience = 30 * time.Second // on a busy machine
+const patience = 2 * time.Minute // a machine may be very busy; nothing waits so long on one that is not
 
 var scenarios = map[string]func(*Comm) error{
 	"collectives": playCollectives,
@@ -182,7 +182,7 @@ func playVictim(c *Comm) error {
 		if !errors.As(err, &e) || e.Code != CodeDist || e.Op != want {
 			return fmt.Errorf("a peer died, and the error is %v, want code %d of %s", err, CodeDist, want)
 		}
-		if took := time.Since(start); took > patience/2 {
+		if took := time.Since(start); took > patience/4 {
 			return fmt.Errorf("it took %v", took)
 		}
 		fmt.Println("noticed")
@@ -262,7 +262,7 @@ func TestStoreErrors(t *testing.T) {
 	start := time.Now()
 	_, err = OpenStore("127.0.0.1", port, false, 1, time.Second)
 	distError(t, "no server", err, fmt.Sprint("store 127.0.0.1:", port))
-	if took := time.Since(start); took > patience/2 {
+	if took := time.Since(start); took > patience/4 {
 		t.Errorf("a store that nobody serves is given up after %v", took)
 	}
 	store, err := OpenStore("127.0.0.1", 0, true, 1, time.Second)

@@ -8,11 +8,11 @@ commit=$(git describe --always --dirty --abbrev=12 --match=NoTagEver 2>/dev/null
 log=$LOGS/go.log
 mkdir -p "$LOGS" bin 2>/dev/null || die "cannot create $LOGS: is the disk full or read-only?"
 start=$SECONDS
-before=$(stat -c %Y.%i bin/seadtrain 2>/dev/null || true)
+before=$(sha256sum bin/seadtrain 2>/dev/null || true)
 if ! go build -ldflags "-X seadtrain/internal/version.commit=$commit" -o bin/seadtrain ./cmd/seadtrain >"$log" 2>&1 </dev/null; then
 	text=$(cat "$log")
 	if grep -qiE 'no space left|errno 28' "$log"; then die "go build: $(reason "$text") [${log#"$ROOT"/}]"; fi
 	grep -vE 'deprecated|DEPRECATED|cgo-gcc-prolog: In function|In file included from|^ *[0-9]* *\| *\^?~*$' "$log" | head -n 60 >&2 || true
 	die "go build failed [${log#"$ROOT"/}]"
 fi
-[[ $before == "$(stat -c %Y.%i bin/seadtrain)" ]] || say "built bin/seadtrain ($commit) in $((SECONDS - start)) s"
+[[ $before == "$(sha256sum bin/seadtrain)" ]] || say "built bin/seadtrain ($commit) in $((SECONDS - start)) s"

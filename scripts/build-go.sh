@@ -9,7 +9,9 @@ log=$LOGS/go.log
 mkdir -p "$LOGS" bin 2>/dev/null || die "cannot create $LOGS: is the disk full or read-only?"
 start=$SECONDS
 before=$(sha256sum bin/seadtrain 2>/dev/null || true)
-if ! go build -ldflags "-X seadtrain/internal/version.commit=$commit" -o bin/seadtrain ./cmd/seadtrain >"$log" 2>&1 </dev/null; then
+# Found beside the binary first, so that the tree can be moved; the cgo flags in torch/ name this folder, for go test.
+rpath="-extldflags=-Wl,-rpath,\$ORIGIN/../build/native"
+if ! go build -ldflags "-X seadtrain/internal/version.commit=$commit '$rpath'" -o bin/seadtrain ./cmd/seadtrain >"$log" 2>&1 </dev/null; then
 	text=$(cat "$log")
 	if grep -qiE 'no space left|errno 28' "$log"; then die "go build: $(reason "$text") [${log#"$ROOT"/}]"; fi
 	grep -vE 'deprecated|DEPRECATED|cgo-gcc-prolog: In function|In file included from|^ *[0-9]* *\| *\^?~*$' "$log" | head -n 60 >&2 || true

@@ -29,6 +29,9 @@ type BandWeights struct {
 	Unjudged float64 `toml:"unjudged" json:"unjudged"` // too little evidence: explored
 }
 
+// MaxProfiles bounds how many profiles are drawn at once: they are held in memory.
+const MaxProfiles = 1_000_000
+
 // Config of the Profile Controller. Default gives the paper's numbers where it has any.
 type Config struct {
 	// Profiles is B, the profiles drawn per RL step. 0 is refused.
@@ -89,7 +92,7 @@ func (c Config) Validate() error {
 		}
 	}
 	atLeast0 := func(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
-	check(c.Profiles >= 1, "profiles", "%d: at least 1", c.Profiles)
+	check(c.Profiles >= 1 && c.Profiles <= MaxProfiles, "profiles", "%d: 1 to %d", c.Profiles, MaxProfiles)
 	check(c.Sampler == Bands || c.Sampler == Uniform || c.Sampler == None, "sampler",
 		"%q: %q, %q or %q", c.Sampler, Bands, Uniform, None)
 	check(c.Support == Full || c.Support == Published, "support", "%q: %q or %q", c.Support, Full, Published)

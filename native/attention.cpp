@@ -60,6 +60,32 @@ static void cache_append(const at::Tensor& keys, const at::Tensor& values, const
   });
 }
 
+// Neighbouring rows whose first blocks are the same: rows of one sequence, or sequences that begin with one prompt.
+struct Tile {
+  int64_t first, rows, shared;  // shared: blocks
+};
+
+// A row joins the tile before it if the blocks it saves are at least those that the others must read again.
+static std::vector<Tile> tiles(const Rows& rows, int64_t n, int64_t most) {
+  std::vector<Tile> out;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t whole = (rows.pos[i] + 1) / kBlock;
+    if (!out.empty() && out.back().rows < most) {
+      auto& t = out.back();
+      const int32_t *a = rows.blocks(t.first), *b = rows.blocks(i);
+      int64_t same = 0;
+      while (same < std::min(t.shared, whole) && a[same] == b[same]) same++;
+      if (same >= (t.shared - same) * (t.rows - 1)) {
+        t.rows++;
+        t.shared = same;
+        continue;
+      }
+    }
+    out.push_back({i, 1, whole});
+  }
+  return out;
+}
+
 static at::Tensor cache_attention(const at::Tensor& q_, const at::Tensor& keys, const at::Tensor& values, const Rows& rows, double scale) {
   check_cache("cache_attention", keys, values, q_);
   const int64_t n = q_.size(0), h = q_.size(1), d = q_.size(2), k = keys.size(1), g = h / k;
@@ -72,11 +98,18 @@ static at::Tensor cache_attention(const at::Tensor& q_, const at::Tensor& keys, 
   auto* po = out.mutable_data_ptr<float>();
   int64_t seen = 0;
   for (int64_t i = 0; i < n; i++) seen += rows.pos[i] + 1;
-  at::parallel_for(0, n * k, grain(seen / n * g * d), [&](int64_t a, int64_t b) {
-    for (int64_t r = a; r < b; r++) {
-      const int64_t i = r / k, head = r % k;
-      kernels().cache_attention(pq + (i * h + head * g) * d, ck, cv, rows.blocks(i), k, head, g, d, rows.pos[i] + 1,
-                                static_cast<float>(scale), po + (i * h + head * g) * d);
+  const auto parts = tiles(rows, n, std::min<int64_t>(kTileRows, kTileQueries / g));
+  const int64_t units = static_cast<int64_t>(parts.size()) * k;
+  at::parallel_for(0, units, grain(seen * h * d / units), [&](int64_t a, int64_t b) {
+    CacheRow row[kTileRows];
+    for (int64_t u = a; u < b; u++) {
+      const auto& t = parts[u / k];
+      const int64_t head = u % k;
+      for (int64_t i = 0; i < t.rows; i++) {
+        const int64_t r = t.first + i, at = (r * h + head * g) * d;
+        row[i] = {pq + at, po + at, rows.blocks(r), rows.pos[r] + 1};
+      }
+      kernels().cache_attention(row, t.rows, t.shared, ck, cv, k, head, g, d, static_cast<float>(scale));
     }
   });
   return out;

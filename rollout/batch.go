@@ -1,11 +1,6 @@
 package rollout
 
-import (
-	"fmt"
-	"math"
-
-	"seadtrain/torch"
-)
+import "seadtrain/torch"
 
 // batch is one packed forward of some weights. Its buffers are used again in every step.
 type batch struct {
@@ -94,36 +89,5 @@ func (w *Weights) forward(sets *torch.Sets) {
 	}
 	logits := w.Model.Logits(h.IndexSelect(0, w.Model.Index(b.last))).Narrow(0, 0, int64(len(b.draws))).To(torch.F32, torch.CPU)
 	// Under tensor parallelism every rank has the same gathered logits and streams, so all draw the same.
-	if err := torch.Do(func() { b.drawn = torch.Sample(logits, b.draws, sets) }); err != nil {
-		b.isolate(logits, sets, err)
-	}
+	b.drawn, b.bad = torch.SampleRows(logits, b.draws, sets)
 }
-
-// isolate finds the rows that cannot be sampled from, and samples the others.
-func (b *batch) isolate(logits *torch.Tensor, sets *torch.Sets, cause error) {
-	n := len(b.draws)
-	t := torch.Targets{IDs: make([]int32, n), Set: make([]int32, n), Temperature: make([]float32, n)}
-	for i, d := range b.draws {
-		t.Set[i], t.Temperature[i] = d.Set, max(d.Temperature, 1e-6)
-	}
-	b.bad, b.drawn = make([]error, n), make([]torch.Drawn, n)
-	var rows []int32
-	var draws []torch.Draw
-	for i, s := range torch.LogitStats(logits, 0, t, sets) {
-		if finite(s.Max) && finite(s.Sum) && s.Max > -1e29 {
-			rows, draws = append(rows, int32(i)), append(draws, b.draws[i])
-		} else {
-			b.bad[i] = fmt.Errorf("%w (largest %v, allowed set %d)", ErrBadLogits, s.Max, b.draws[i].Set)
-		}
-	}
-	if len(rows) == n {
-		panic(cause) // no row is to blame
-	}
-	if len(rows) > 0 {
-		for k, d := range torch.Sample(logits.IndexSelect(0, torch.Of(rows)), draws, sets) {
-			b.drawn[rows[k]] = d
-		}
-	}
-}
-
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"seadtrain/dialogue"
 	"seadtrain/torch"
@@ -60,9 +59,9 @@ type Config struct {
 	BatchInvariant bool `toml:"batch_invariant" json:"batch_invariant"`
 	// MaxExcluded is the share of dialogues that may be excluded before Run reports ErrTooManyExcluded. 0: none may be.
 	MaxExcluded float64 `toml:"max_excluded" json:"max_excluded"`
-	// UserDeadline bounds one reply of a user source, in wall time; replies are then awaited side by side. 0: no deadline,
-	// and the source is called in place (rules).
-	UserDeadline time.Duration `toml:"user_deadline" json:"user_deadline"`
+	// UserDeadline bounds one reply of a user source, in seconds of wall time; replies are then awaited side by side. 0: no
+	// deadline, and the source is called in place (rules).
+	UserDeadline float64 `toml:"user_deadline" json:"user_deadline"`
 }
 
 // Default is the paper's setup: agent at temperature 1.2 and top-p 0.95, user at 0.9, 0.95 and top-k 40, 500 tokens a
@@ -111,8 +110,8 @@ func (c Config) Validate() error {
 	if !(c.MaxExcluded >= 0 && c.MaxExcluded <= 1) {
 		bad("max_excluded", "%v: want a share, 0 to 1", c.MaxExcluded)
 	}
-	if c.UserDeadline < 0 {
-		bad("user_deadline", "%v: want 0 (none) or more", c.UserDeadline)
+	if !(c.UserDeadline >= 0 && c.UserDeadline <= 1e6) {
+		bad("user_deadline", "%v: want 0 (none) to a million seconds", c.UserDeadline)
 	}
 	return errors.Join(errs...)
 }

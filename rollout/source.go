@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"seadtrain/dialogue"
 )
@@ -24,11 +25,11 @@ func (u *running) ask(ctx context.Context, p *play, says string) {
 	}
 	u.awaited++
 	go func(session dialogue.UserSession) { // the channel has room for every dialogue: a reply never waits
-		limited, cancel := context.WithTimeout(ctx, u.cfg.UserDeadline)
+		limited, cancel := context.WithTimeout(ctx, time.Duration(u.cfg.UserDeadline*float64(time.Second)))
 		defer cancel()
 		text, err := session.Reply(limited, says)
 		if err != nil && limited.Err() != nil && ctx.Err() == nil {
-			err = fmt.Errorf("no reply within %v: %w", u.cfg.UserDeadline, err)
+			err = fmt.Errorf("no reply within %v s: %w", u.cfg.UserDeadline, err)
 		}
 		u.replies <- reply{p, text, err}
 	}(p.session)

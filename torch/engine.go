@@ -94,11 +94,19 @@ func protect(f func()) (err error) {
 	return nil
 }
 
-// SetNumThreads sets the number of threads an op may use. It takes effect at the engine thread's next parallel region.
-func SetNumThreads(n int) {
+// MaxThreads bounds what SetNumThreads is asked for: every thread of a team is made, however many there are.
+const MaxThreads = 1024
+
+// SetNumThreads sets the number of threads an op may use, 0: one per core, and returns it. It takes effect at the engine
+// thread's next parallel region.
+func SetNumThreads(n int) int {
+	if n == 0 {
+		n = runtime.NumCPU()
+	}
 	if err := Do(func() { check("set_num_threads", C.sn_set_num_threads(C.int(n))) }); err != nil {
 		panic(err)
 	}
+	return n
 }
 
 // NumThreads is the number of threads an op may use. OpenMP keeps it per thread: it is the engine thread's.

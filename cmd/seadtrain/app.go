@@ -3,13 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
-
-	"seadtrain/torch"
 )
 
 const about = `Trains a multi-turn service agent without human dialogues, by the method SEAD: users are sampled from a grid of
@@ -144,17 +141,6 @@ func valued(flags []cli.Flag) map[string]bool {
 		}
 	}
 	return out
-}
-
-func threadsFlag() cli.Flag {
-	return &cli.IntFlag{Name: "threads", Usage: "`THREADS` of tensor work; 0: one per core"}
-}
-
-func setThreads(n int) {
-	if n <= 0 {
-		n = runtime.NumCPU()
-	}
-	torch.SetNumThreads(n)
 }
 
 // setFlag is the override of single config keys.

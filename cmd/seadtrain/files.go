@@ -18,6 +18,7 @@ import (
 	"seadtrain/internal/score"
 	"seadtrain/model"
 	"seadtrain/model/tokenizer"
+	"seadtrain/torch"
 )
 
 // readFile opens an argument for reading; "-" is standard input.
@@ -48,7 +49,7 @@ func scoreCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dtype", Value: "fp32", Usage: "`TYPE` of the weights in memory: auto, fp32 or bf16"},
 			&cli.IntFlag{Name: "batch-tokens", Value: 4096, Usage: "`TOKENS` of a forward; a longer sequence stands alone"},
-			threadsFlag(),
+			&cli.IntFlag{Name: "threads", Usage: "`THREADS` of tensor work; 0: one per core"},
 		},
 		Description: `FILE is JSONL ("-": standard input): {"ids": [1, 2, …]}, which needs no tokenizer, or {"text": "…"}, in which special tokens
 are recognised. Prints {"logprobs": [null, -1.5, …]} per line: entry i is the natural log-probability of token i after
@@ -63,6 +64,9 @@ EXAMPLES
 			if c.Int("batch-tokens") < 1 {
 				return usagef("--batch-tokens %d: want at least 1", c.Int("batch-tokens"))
 			}
+			if n := c.Int("threads"); n < 0 || n > torch.MaxThreads {
+				return usagef("--threads %d: want 1 to %d, or 0 (one per core)", n, torch.MaxThreads)
+			}
 			return runScore(c.Context, c.Args().Get(0), c.Args().Get(1), c.String("dtype"), c.Int("batch-tokens"), c.Int("threads"))
 		},
 	}
@@ -73,7 +77,7 @@ func runScore(ctx context.Context, ref, file, dtypeName string, batchTokens, thr
 	if err != nil {
 		return usagef("--%w", err)
 	}
-	setThreads(threads)
+	torch.SetNumThreads(threads)
 	dir, err := hfdir.Resolve(ref)
 	if err != nil {
 		return err

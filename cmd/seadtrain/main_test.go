@@ -114,6 +114,8 @@ func TestErrors(t *testing.T) {
 		{"score " + tiny + " -", `{"id": [1]}`, 1, `-:1: want either "ids" or "text"`},
 		{"score " + dir + " -", "", 1, "load config: open "},
 		{"score " + tiny + " - --dtype fp16", "", 2, `--dtype "fp16": want auto, fp32 or bf16`},
+		{"score " + tiny + " - --threads 99999", "", 2, "--threads 99999: want 1 to 1024"},
+		{"profiles sample -n 99999999", "", 2, "profiles sample: -n 99999999: want 1 to 1000000"},
 		{"convert " + dir + " " + dir + "/out", "", 1, "convert " + dir},
 		{"convert " + tiny + " " + dir, "", 1, "convert: " + dir + " exists already"},
 		{"convert " + tiny + " " + dir + "/o --max-shard 5X", "", 2, `--max-shard "5X"`},

@@ -83,8 +83,8 @@ func rolloutCommand() *cli.Command {
 			if c.String("out") == "" {
 				return usagef("rollout: --out is missing")
 			}
-			if c.Int("group") < 1 || c.Int("sample") < 1 {
-				return usagef("rollout: --group %d, --sample %d: want at least 1", c.Int("group"), c.Int("sample"))
+			if g, n := c.Int("group"), c.Int("sample"); g < 1 || n < 1 || n > curriculum.MaxProfiles || g > curriculum.MaxProfiles/n {
+				return usagef("rollout: --group %d, --sample %d: want at least 1 each, and at most %d dialogues", g, n, curriculum.MaxProfiles)
 			}
 			cfg, s, err := openStage(c)
 			if err != nil {
@@ -161,8 +161,8 @@ EXAMPLES
 			if c.String("out") == "-" {
 				return usagef("eval: --out -: standard output is for the report")
 			}
-			if c.IsSet("profiles") && c.Int("profiles") < 1 {
-				return usagef("--profiles %d: want at least 1", c.Int("profiles"))
+			if n := c.Int("profiles"); c.IsSet("profiles") && (n < 1 || n > curriculum.MaxProfiles) {
+				return usagef("--profiles %d: want 1 to %d", n, curriculum.MaxProfiles)
 			}
 			cfg, s, err := openStage(c)
 			if err != nil {
@@ -195,6 +195,14 @@ EXAMPLES
 				return err
 			} else if f != nil {
 				text += "\nuser against the rules: " + f.String() + "\n"
+			}
+			if cfg.Rollout.Mode == dialogue.Guided {
+				f, err := s.FreeFormat(c.Context, cfg, showDialogues)
+				stderr.Clear()
+				if err != nil {
+					return err
+				}
+				text += "\nagent in free mode keeps its form: " + f.String() + "\n"
 			}
 			return show(c, report, text)
 		},

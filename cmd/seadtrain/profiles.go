@@ -115,8 +115,8 @@ func sampleProfiles(c *cli.Context) error {
 		return err
 	}
 	n := c.Int("n")
-	if n < 1 {
-		return usagef("-n %d: want at least 1", n)
+	if n < 1 || n > curriculum.MaxProfiles {
+		return usagef("profiles sample: -n %d: want 1 to %d", n, curriculum.MaxProfiles)
 	}
 	cfg, scn, err := curriculumOf(c)
 	if err != nil {

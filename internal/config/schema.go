@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 	"github.com/xrash/smetrics"
@@ -111,9 +110,6 @@ func wanted(v any, t reflect.Type) string {
 		}
 	case reflect.Int, reflect.Int64:
 		if !whole {
-			if t == reflect.TypeFor[time.Duration]() {
-				return "a whole number of nanoseconds"
-			}
 			return "a whole number"
 		}
 	case reflect.Uint64:

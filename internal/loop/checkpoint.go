@@ -55,7 +55,9 @@ func (r *run) checkpoint() error {
 }
 
 func (r *run) fill(dir string) error {
-	opts := model.SaveOptions{DType: hfdir.FileType(r.cfg.Checkpoint.DType, r.stage.Agent.Model), Tensors: r.trainer.Optimizer.Masters()}
+	opts := model.SaveOptions{
+		DType: hfdir.FileType(r.cfg.Checkpoint.DType, r.stage.Agent.Model), MaxShard: 5e9, Tensors: r.trainer.Optimizer.Masters(),
+	}
 	if err := r.stage.Agent.Save(dir, opts); err != nil {
 		return err
 	}

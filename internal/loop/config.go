@@ -9,6 +9,7 @@ import (
 	"seadtrain/curriculum"
 	"seadtrain/internal/precision"
 	"seadtrain/rollout"
+	"seadtrain/torch"
 	"seadtrain/train"
 )
 
@@ -97,6 +98,8 @@ func (c *Config) OptimizerSteps() int64 {
 	return int64(c.Steps()) * int64(c.Train.MiniBatches) * int64(c.Train.Epochs)
 }
 
+const maxGroup = 10_000
+
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // Validate reports everything that is wrong at once.
@@ -110,9 +113,9 @@ func (c *Config) Validate() error {
 	check(nameForm.MatchString(c.Name), "name is %q: want letters, digits, '.', '_' and '-'", c.Name)
 	check(c.Model != "", `model: missing: want a Hugging Face directory or "embedded:nano"`)
 	check(c.Scenario != "", `scenario: missing: want "outbound/en" or a TOML file`)
-	check(c.Iterations >= 1, "iterations is %d: want at least 1", c.Iterations)
-	check(c.Group >= 2, "group is %d: want at least 2 dialogues per profile", c.Group)
-	check(c.Threads >= 0, "threads is %d: want 0 (one per core) or more", c.Threads)
+	check(c.Iterations >= 1 && c.Iterations <= 1_000_000, "iterations is %d: want 1 to 1000000", c.Iterations)
+	check(c.Group >= 2 && c.Group <= maxGroup, "group is %d: want 2 to %d dialogues per profile", c.Group, maxGroup)
+	check(c.Threads >= 0 && c.Threads <= torch.MaxThreads, "threads is %d: want 1 to %d, or 0 (one per core)", c.Threads, torch.MaxThreads)
 	check(c.Checkpoint.Every >= 0, "checkpoint.every is %d: want 0 (at the end) or more", c.Checkpoint.Every)
 	check(c.Checkpoint.KeepLast >= 0, "checkpoint.keep_last is %d: want 0 (all) or more", c.Checkpoint.KeepLast)
 	for _, d := range [][2]string{{"dtype", c.DType}, {"checkpoint.dtype", c.Checkpoint.DType}} {
@@ -133,8 +136,8 @@ func (c *EvalConfig) Validate() error {
 			errs = append(errs, fmt.Errorf("eval."+format, args...))
 		}
 	}
-	check(c.Profiles >= 0, "profiles is %d: want 0 (no evaluation) or more", c.Profiles)
-	check(c.Group >= 1, "group is %d: want at least 1", c.Group)
+	check(c.Profiles >= 0 && c.Profiles <= curriculum.MaxProfiles, "profiles is %d: want 1 to %d, or 0 (no evaluation)", c.Profiles, curriculum.MaxProfiles)
+	check(c.Group >= 1 && c.Group <= maxGroup, "group is %d: want 1 to %d", c.Group, maxGroup)
 	check(c.Every >= 0, "every is %d: want 0 (before and after) or more", c.Every)
 	check(c.Resamples >= 0, "resamples is %d: want 0 (2,000) or more", c.Resamples)
 	check(c.Profiles == 0 || len(c.Users) > 0, "users: empty: want %q or %q, or both", Frozen, Rules)

@@ -2,8 +2,10 @@ package loop
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -43,6 +45,43 @@ func (s *Stage) Evaluate(ctx context.Context, cfg *EvalConfig, user string, vers
 		err = nil
 	}
 	return episodes, err
+}
+
+// Format is how many of an agent's messages keep to the protocol when the model writes the tags itself.
+type Format struct {
+	Kept     int `json:"kept"`
+	Messages int `json:"messages"`
+}
+
+func (f Format) String() string {
+	low, high := eval.Wilson(f.Kept, f.Messages)
+	return fmt.Sprintf("%.3f [%.3f, %.3f] of %d messages", float64(f.Kept)/max(1, float64(f.Messages)), low, high, f.Messages)
+}
+
+// formatProfiles are enough to see whether an agent knows its form.
+const formatProfiles = 16
+
+// FreeFormat plays some held-out profiles in free mode: what forced tags hide of a guided agent, and its readers must know.
+func (s *Stage) FreeFormat(ctx context.Context, cfg *Config, progress func(rollout.Progress)) (f Format, err error) {
+	free := cfg.Rollout
+	free.Mode, free.MaxExcluded, free.MaxDialogues = dialogue.Free, 1, min(free.MaxDialogues, formatProfiles)
+	roller, err := rollout.New(free, s.parts())
+	if err != nil {
+		return f, err
+	}
+	defer roller.Close()
+	profiles, err := curriculum.HeldOut(s.Scenario, formatProfiles, cfg.Eval.Seed)
+	if err != nil {
+		return f, err
+	}
+	res, err := roller.Run(ctx, rollout.Request{
+		Profiles: profiles, Group: 1, Seed: cfg.Eval.Seed, Tag: "format-", AgentSampling: &cfg.Eval.Agent, UserSampling: &cfg.Eval.User, Progress: progress,
+	})
+	if err != nil {
+		return f, err
+	}
+	agent := res.Stats.Roles[dialogue.Agent]
+	return Format{agent.Messages - agent.FaultCount(), agent.Messages}, nil
 }
 
 func values(episodes []*dialogue.Episode) []dialogue.Episode {
@@ -103,9 +142,27 @@ func (r *run) evaluate(ctx context.Context, step int) error {
 		}
 		slog.Info("held-out evaluation", args...)
 	}
-	return nil
+	return r.evaluateFormat(ctx, step)
+}
+
+// evaluateFormat keeps a guided agent's free-mode format in the run directory.
+func (r *run) evaluateFormat(ctx context.Context, step int) error {
+	path := r.formatFile(step)
+	if _, err := os.Stat(path); err == nil || r.cfg.Rollout.Mode != dialogue.Guided {
+		return nil
+	}
+	f, err := r.stage.FreeFormat(ctx, r.cfg, r.show("format in free mode"))
+	if err != nil {
+		return err
+	}
+	slog.Info("format in free mode", "step", step, "kept", f.String())
+	return dialogue.AtomicWrite(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })
 }
 
 func (r *run) evalFile(step int, user string) string {
 	return r.dir.File("eval", fmt.Sprintf("step-%d-%s.jsonl", step, user))
+}
+
+func (r *run) formatFile(step int) string {
+	return r.dir.File("eval", fmt.Sprintf("step-%d-format.json", step))
 }

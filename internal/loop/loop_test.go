@@ -88,6 +88,9 @@ func TestResumeEqualsUninterrupted(t *testing.T) {
 	if s, err = runIn(t, context.Background(), cfg, parts, 0); err != nil || s == nil {
 		t.Fatal(s, err)
 	}
+	if len(s.Format) != 2 || s.Format[1].Messages < 10 || s.Format[1].Kept > 0 { // weights at random know no form
+		t.Errorf("free-mode format of a guided run: %v", s.Format)
+	}
 	want, got := files(t, whole), files(t, parts)
 	sameFiles(t, "in parts", got, want)
 	steps := func(run string) int {

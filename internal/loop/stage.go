@@ -3,7 +3,6 @@ package loop
 import (
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 
 	"seadtrain/dialogue"
@@ -80,11 +79,7 @@ func Open(cfg *Config, agent string, separate bool) (s *Stage, err error) {
 	if err != nil {
 		return s, err
 	}
-	threads := cfg.Threads
-	if threads == 0 {
-		threads = runtime.NumCPU()
-	}
-	torch.SetNumThreads(threads)
+	threads := torch.SetNumThreads(cfg.Threads)
 	opts := model.Options{DType: dtype}
 	if agent == "" {
 		agent = cfg.Model
@@ -107,10 +102,14 @@ func Open(cfg *Config, agent string, separate bool) (s *Stage, err error) {
 		return s, err
 	}
 	slog.Info("model", "agent", agent, "role_play", cfg.Model, "parameters", s.Frozen.NumParams(), "dtype", dtype, "because", reason, "threads", threads)
-	s.Roller, err = rollout.New(cfg.Rollout, rollout.Parts{
-		Scenario: s.Scenario, Tokenizer: s.Agent.Tokenizer, Template: s.Agent.Chat, Agent: s.Agent.Model, Frozen: s.Frozen,
-	})
+	s.Roller, err = rollout.New(cfg.Rollout, s.parts())
 	return s, err
+}
+
+func (s *Stage) parts() rollout.Parts {
+	return rollout.Parts{
+		Scenario: s.Scenario, Tokenizer: s.Agent.Tokenizer, Template: s.Agent.Chat, Agent: s.Agent.Model, Frozen: s.Frozen,
+	}
 }
 
 // Close frees everything.

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,8 @@ type Summary struct {
 	Checkpoint string       `json:"checkpoint"`
 	Steps      int          `json:"steps"`
 	HeldOut    []Comparison `json:"held_out"`
+	// Format in free mode before and after training; only of guided agents.
+	Format []Format `json:"format,omitempty"`
 }
 
 // Comparison is the held-out evaluation before and after training, against one kind of user.
@@ -50,6 +53,15 @@ func (r *run) summary() (*Summary, error) {
 		s.HeldOut = append(s.HeldOut, Comparison{user, eval.Compare(r.stage.Scenario, before, after,
 			eval.Options{Seed: r.cfg.Eval.Seed, Resamples: r.cfg.Eval.Resamples})})
 	}
+	for _, step := range []int{0, r.done} {
+		var f Format
+		if text, err := os.ReadFile(r.formatFile(step)); err != nil {
+			continue // a free agent, or the file was removed
+		} else if err := json.Unmarshal(text, &f); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.formatFile(step), err)
+		}
+		s.Format = append(s.Format, f)
+	}
 	return s, nil
 }
 
@@ -64,6 +76,9 @@ func (s *Summary) String() string {
 				percent(c.Change.Published.CR), fmt.Sprint(c.After.Dialogues)})
 		}
 		b.WriteString(textgrid.Columns(rows, 1))
+	}
+	if len(s.Format) == 2 {
+		fmt.Fprintf(&b, "\nThe agent's form when it writes the tags itself (free mode): %v → %v\n", s.Format[0], s.Format[1])
 	}
 	fmt.Fprintf(&b, `
 run directory  %s

@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"seadtrain/internal/hfdir"
@@ -103,11 +102,7 @@ func (r *run) open() error {
 	if err != nil {
 		return err
 	}
-	threads := r.cfg.Threads
-	if threads == 0 {
-		threads = runtime.NumCPU()
-	}
-	torch.SetNumThreads(threads)
+	threads := torch.SetNumThreads(r.cfg.Threads)
 	if r.bundle, err = hfdir.OpenOrInit(r.cfg.Model, model.Options{DType: dtype}, r.cfg.Train.Seed); err != nil {
 		return err
 	}

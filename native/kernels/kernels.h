@@ -10,8 +10,17 @@ namespace sead {
 
 constexpr int kBlock = SN_BLOCK;
 constexpr int kMaxGroup = 64;   // query heads that share one key/value head
+constexpr int kTileRows = 16, kTileQueries = 64;  // at most, of one call of cache_attention
 constexpr int64_t kSpan = 512;  // logits handled at a time
 constexpr float kOut = -1e30f;  // z of an id that is not allowed: its exp is exactly 0, and 0·z stays 0
+
+// One row of attention over the paged cache.
+struct CacheRow {
+  const float* q;        // [g, d]
+  float* out;            // [g, d]
+  const int32_t* table;  // its blocks
+  int64_t length;        // keys to see
+};
 
 // One head of one sequence of packed attention; strides are between tokens, in floats.
 struct PackedHead {
@@ -42,10 +51,10 @@ struct Kernels {
   // y = silu(gate) * up; gate_up [rows, 2f]
   void (*swiglu)(const float* gate_up, float* y, int64_t rows, int64_t f);
   void (*swiglu_backward)(const float* dy, const float* gate_up, float* dgate_up, int64_t rows, int64_t f);
-  // attention of one row's g query heads over one key/value head of the paged cache.
-  // q, out [g, d]; keys [blocks, k, d, B]; values [blocks, k, B, d]; table: the row's blocks; length: keys to see
-  void (*cache_attention)(const float* q, const float* keys, const float* values, const int32_t* table, int64_t kv_heads,
-                          int64_t head, int64_t g, int64_t d, int64_t length, float scale, float* out);
+  // attention of n rows' g query heads each (n·g <= kTileQueries) over one key/value head of the paged cache: keys [blocks,
+  // k, d, B], values [blocks, k, B, d]. The first shared blocks are the same for all rows, and all of them see them whole
+  void (*cache_attention)(const CacheRow* rows, int64_t n, int64_t shared, const float* keys, const float* values,
+                          int64_t kv_heads, int64_t head, int64_t g, int64_t d, float scale);
   // causal attention within a sequence; work holds packed_work(length, d) floats
   void (*packed_forward)(const PackedHead& h, float* work);
   void (*packed_backward)(const PackedHead& h, const PackedGrad& g, float* work);

@@ -15,6 +15,21 @@ inline vf load(const float* p) { return *reinterpret_cast<const vfu*>(p); }
 inline void store(float* p, vf v) { *reinterpret_cast<vfu*>(p) = v; }
 inline vf splat(float x) { return x - vf{}; }
 
+// A product that is rounded here, whatever is added to it: of a·b + c·d the compiler may fuse either half, and it need not
+// choose alike in two copies of a template.
+inline vf rounded(vf v) {
+#ifdef __AVX512F__
+  asm("" : "+v"(v));
+#else
+  asm("" : "+x"(v));
+#endif
+  return v;
+}
+inline float rounded(float x) {
+  asm("" : "+x"(x));
+  return x;
+}
+
 // Lanes are added pairwise, always in the same order.
 inline float sum(vf v) {
   float a[W];

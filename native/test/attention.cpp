@@ -56,6 +56,26 @@ TEST(cache_attention_over_scattered_blocks) {
     }
 }
 
+// Three sequences that begin with the same two blocks, one of them with two rows, and one that shares nothing: every row
+// as if it were alone.
+TEST(cache_attention_shares_blocks) {
+  const int64_t h = 6, kv = 2, d = 20, blocks = 9;
+  Tensor keys({blocks, kv, d, SN_BLOCK}, random_values(blocks * kv * d * SN_BLOCK, 1));
+  Tensor values({blocks, kv, SN_BLOCK, d}, random_values(blocks * kv * d * SN_BLOCK, 2));
+  const int32_t table[] = {4, 2, 0, -1, 4, 2, 7, 1, 4, 2, -1, -1, 3, 5, 6, 8};
+  const std::vector<int32_t> seq{0, 1, 1, 2, 3}, pos{2 * SN_BLOCK + 3, 3 * SN_BLOCK + 4, 3 * SN_BLOCK + 5, 2 * SN_BLOCK - 1, 3 * SN_BLOCK};
+  const auto q = random_values(5 * h * d, 3);
+  Tensor all({5, h, d}, q), out;
+  sn_set_grad_enabled(0);
+  OK(sn_cache_attention(all, keys, values, table, 4, 4, seq.data(), pos.data(), 0.25, out.out()));
+  const auto together = out.values();
+  for (int i = 0; i < 5; i++) {
+    Tensor row({1, h, d}, std::vector<float>(q.begin() + i * h * d, q.begin() + (i + 1) * h * d)), one;
+    OK(sn_cache_attention(row, keys, values, table, 4, 4, &seq[i], &pos[i], 0.25, one.out()));
+    CHECK(one.values() == std::vector<float>(together.begin() + i * h * d, together.begin() + (i + 1) * h * d), "row %d", i);
+  }
+}
+
 TEST(cache_refuses_what_lies_outside) {
   const int64_t d = 8;
   Tensor keys({2, 1, d, SN_BLOCK}, std::vector<float>(2 * d * SN_BLOCK)), values({2, 1, SN_BLOCK, d}, std::vector<float>(2 * d * SN_BLOCK));

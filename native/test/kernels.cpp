@@ -6,8 +6,10 @@
 
 #include "test.h"
 
+using sead::CacheRow;
 using sead::Kernels;
 using sead::kBlock;
+using sead::kTileRows;
 
 #define NEAR(got, want, tolerance)                                                                    \
   do {                                                                                                \
@@ -116,7 +118,8 @@ TEST(fuzz_cache_attention) {
       for (int64_t i = 0; i < d; i++) keys[base(t) + i * kBlock + t % kBlock] = values[base(t) + (t % kBlock) * d + i] = NAN;
     std::vector<float> out(g * d);
     const float scale = 1 / std::sqrt(static_cast<float>(d));
-    k.cache_attention(q.data(), keys.data(), values.data(), table.data(), kv, head, g, d, length, scale, out.data());
+    const CacheRow row{q.data(), out.data(), table.data(), length};
+    k.cache_attention(&row, 1, 0, keys.data(), values.data(), kv, head, g, d, scale);
     for (int64_t a = 0; a < g; a++) {
       std::vector<double> p(length), want(d);
       double total = 0;
@@ -129,6 +132,27 @@ TEST(fuzz_cache_attention) {
         for (int64_t i = 0; i < d; i++) want[i] += p[t] / total * values[base(t) + (t % kBlock) * d + i];
       for (int64_t i = 0; i < d; i++) NEAR(out[a * d + i], want[i], 1e-5);
     }
+  });
+}
+
+// Rows that share blocks have the bits that they have alone.
+TEST(fuzz_cache_attention_shared) {
+  each([](const Kernels& k) {
+    const int64_t kv = upto(3), g = upto(4), d = upto(90), head = upto(kv) - 1, n = upto(kTileRows), shared = upto(4) - 1, blocks = 40;
+    const auto keys = normal(blocks * kv * d * kBlock), values = normal(blocks * kv * kBlock * d), q = normal(n * g * d);
+    std::vector<float> together(n * g * d), alone(n * g * d);
+    std::vector<std::vector<int32_t>> tables(n, std::vector<int32_t>(shared + 3));
+    std::vector<CacheRow> rows(n);
+    for (int64_t r = 0; r < n; r++) {
+      for (int64_t b = 0; b < shared + 3; b++) tables[r][b] = b < shared ? tables[0][b] = static_cast<int32_t>(7 * b + 1) : static_cast<int32_t>(upto(blocks) - 1);
+      rows[r] = {&q[r * g * d], &together[r * g * d], tables[r].data(), std::max<int64_t>(1, shared * kBlock + upto(3 * kBlock + 1) - 1)};
+    }
+    k.cache_attention(rows.data(), n, shared, keys.data(), values.data(), kv, head, g, d, .3f);
+    for (int64_t r = 0; r < n; r++) {
+      rows[r].out = &alone[r * g * d];
+      k.cache_attention(&rows[r], 1, upto(shared + 1) - 1, keys.data(), values.data(), kv, head, g, d, .3f);
+    }
+    CHECK(together == alone, "%s: rows differ when they share blocks", k.name);
   });
 }
 

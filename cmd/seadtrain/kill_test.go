@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"seadtrain/internal/rundir"
 	"seadtrain/internal/testmodel"
 )
 
@@ -205,16 +206,19 @@ func TestStopBySignal(t *testing.T) {
 			}
 		}
 	}
-	// A second run in a directory that is in use is refused and told by whom.
-	run := filepath.Join(base, "busy")
-	w := start(t, "run", cfg, "--run-dir", run)
-	if !w.at(moment{phase: "rollout step=1"}) {
-		t.Fatal(w.log)
+}
+
+// A run in a directory that is in use is refused and told by whom.
+func TestBusyDirectory(t *testing.T) {
+	dir := t.TempDir()
+	cfg := write(t, dir, "a.toml", testmodel.RunConfig(testmodel.Tiny(t, 1)))
+	held, err := rundir.Open(filepath.Join(dir, "busy"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, err, code := call(t, "", "run", cfg, "--run-dir", run)
-	if want := fmt.Sprintf("is in use by process %d on host", w.cmd.Process.Pid); code != 1 || !strings.Contains(err, want) {
-		t.Errorf("in use: exit %d, %s; want %q", code, err, want)
+	defer held.Close()
+	_, text, code := call(t, "", "run", cfg, "--run-dir", held.Path)
+	if want := fmt.Sprintf("is in use by process %d on host", os.Getpid()); code != 1 || !strings.Contains(text, want) {
+		t.Errorf("in use: exit %d, %s; want %q", code, text, want)
 	}
-	w.cmd.Process.Kill()
-	w.end()
 }

@@ -64,7 +64,7 @@ func TestPublishedSupport(t *testing.T) {
 		{dialogue.State{1, 3, 1}, 0},
 		{dialogue.State{1, 1, 5}, 0},
 	} {
-		if got := p[s.StateIndex(c.state)]; math.Abs(got-c.want) > 1e-15 {
+		if got := p[s.StateIndex(c.state)]; !(math.Abs(got-c.want) <= 1e-15) {
 			t.Errorf("state %v: %g, want %g", c.state, got, c.want)
 		}
 	}
@@ -75,7 +75,7 @@ func TestPublishedSupport(t *testing.T) {
 			states++
 		}
 	}
-	if math.Abs(sum-1) > 1e-12 || states != 3*2*4 {
+	if !(math.Abs(sum-1) <= 1e-12) || states != 3*2*4 {
 		t.Errorf("sum %g over %d states, want 1 over 24", sum, states)
 	}
 	s.Dimensions[1].Name = "patience"

@@ -41,7 +41,7 @@ func chiSquare(t *testing.T, counts []int, shares []float64) {
 		sum += (float64(c) - expected) * (float64(c) - expected) / expected
 	}
 	const z = 3.0902 // normal quantile at .999
-	if limit := df * math.Pow(1-2/(9*df)+z*math.Sqrt(2/(9*df)), 3); sum > limit {
+	if limit := df * math.Pow(1-2/(9*df)+z*math.Sqrt(2/(9*df)), 3); !(sum <= limit) {
 		t.Errorf("chi-square %.1f on %g degrees of freedom, limit %.1f", sum, df, limit)
 	}
 }
@@ -132,7 +132,7 @@ func TestSystematic(t *testing.T) {
 			got[i]++
 		}
 		for i, share := range w {
-			if exact := share * float64(n); math.Abs(float64(got[i])-exact) > 1-1e-9 && exact != float64(got[i]) {
+			if exact := share * float64(n); !(math.Abs(float64(got[i])-exact) <= 1-1e-9) && exact != float64(got[i]) {
 				t.Errorf("%d draws: %d of index %d, want about %g", n, got[i], i, exact)
 			}
 		}

@@ -97,7 +97,7 @@ func TestWeighProperties(t *testing.T) {
 		if !near(sum, 1) {
 			t.Fatalf("shares add up to %g", sum)
 		}
-		if math.Abs(tilt) < c.MaxTilt*(1-1e-9) && !near(expected, .5) {
+		if !near(expected, .5) && !(math.Abs(tilt) >= c.MaxTilt*(1-1e-9)) {
 			t.Fatalf("expected completion %g with tilt %g of %g", expected, tilt, c.MaxTilt)
 		}
 	}
@@ -154,7 +154,7 @@ func TestAdditive(t *testing.T) {
 			}
 		}
 		got, want := logit(s.StateIndex(a))-logit(s.StateIndex(b)), residual[0]-residual[1]
-		if math.Abs(got-want) > 1e-8 {
+		if !(math.Abs(got-want) <= 1e-8) {
 			t.Errorf("%s: effects differ by %g, residuals by %g", s.Dimensions[d].Name, got, want)
 		}
 	}
@@ -162,7 +162,7 @@ func TestAdditive(t *testing.T) {
 	for i := range p {
 		worst = max(worst, math.Abs(p[i]-truth[i]))
 	}
-	if worst > .1 { // raw rates of 40 dialogues are off by 3 × √(.25/40) = .24 somewhere
+	if !(worst <= .1) { // raw rates of 40 dialogues are off by 3 × √(.25/40) = .24 somewhere
 		t.Errorf("fit is off by %.3f", worst)
 	}
 }

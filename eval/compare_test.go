@@ -24,7 +24,7 @@ func TestComparePairsProfiles(t *testing.T) {
 	}
 	c := Compare(s, before, after, Options{})
 	d := c.Change.Published.CR
-	if c.Paired != 60 || math.Abs(*d.Value-.2) > 1e-9 || d.N != 1200 {
+	if c.Paired != 60 || !(math.Abs(*d.Value-.2) <= 1e-9) || d.N != 1200 {
 		t.Errorf("change %v of %d, %d paired", d, d.N, c.Paired)
 	}
 	unpaired := Compare(s, before, others, Options{})

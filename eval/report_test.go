@@ -108,7 +108,7 @@ func TestWilson(t *testing.T) {
 		{0, 10, 0, .277533}, {10, 10, .722467, 1}, {50, 100, .403832, .596168}, {0, 0, 0, 1},
 	} {
 		low, high := Wilson(c.k, c.n)
-		if math.Abs(low-c.low) > 1e-6 || math.Abs(high-c.high) > 1e-6 {
+		if !(math.Abs(low-c.low) <= 1e-6) || !(math.Abs(high-c.high) <= 1e-6) {
 			t.Errorf("%d of %d: [%.6f, %.6f], want [%.6f, %.6f]", c.k, c.n, low, high, c.low, c.high)
 		}
 	}
@@ -117,7 +117,7 @@ func TestWilson(t *testing.T) {
 func TestQuantile(t *testing.T) {
 	v := []float64{0, 10, 20, 30, 40}
 	for q, want := range map[float64]float64{0: 0, .5: 20, .025: 1, .975: 39, 1: 40} { // q × 4 places × 10
-		if got := quantile(v, q); math.Abs(got-want) > 1e-12 {
+		if got := quantile(v, q); !(math.Abs(got-want) <= 1e-12) {
 			t.Errorf("quantile %g: %g, want %g", q, got, want)
 		}
 	}

@@ -190,11 +190,11 @@ func TestRopeEqualsTransformers(t *testing.T) {
 				t.Fatalf("%s: %d frequencies, want %d", tc.Name, len(inv), len(tc.InvFreq))
 			}
 			for i, f := range inv {
-				if math.Abs(float64(f)-tc.InvFreq[i]) > 4e-7*tc.InvFreq[i] {
+				if !(math.Abs(float64(f)-tc.InvFreq[i]) <= 4e-7*tc.InvFreq[i]) {
 					t.Errorf("%s: inv_freq[%d] = %g, want %g", tc.Name, i, f, tc.InvFreq[i])
 				}
 			}
-			if math.Abs(float64(scale)-tc.Scaling) > 1e-7*tc.Scaling {
+			if !(math.Abs(float64(scale)-tc.Scaling) <= 1e-7*tc.Scaling) {
 				t.Errorf("%s: attention scaling %g, want %g", tc.Name, scale, tc.Scaling)
 			}
 		}

@@ -151,7 +151,7 @@ func TestRanksLoadSaveAndComputeAsOne(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := relative(got, logits); d > 1e-5 {
+			if d := relative(got, logits); !(d <= 1e-5) {
 				t.Errorf("%s: rank %d's logits are off by %.2g", name, r, d)
 			}
 			set.Close()

@@ -64,7 +64,7 @@ func TestSmolLM2SaysWhatTransformersSays(t *testing.T) {
 			continue
 		}
 		for i, lp := range logProbs {
-			if math.Abs(lp-p.LogProbs[i]) > 1e-3 {
+			if !(math.Abs(lp-p.LogProbs[i]) <= 1e-3) {
 				t.Errorf("%q: log-prob of token %d is %.5f, want %.5f", p.Text, i, lp, p.LogProbs[i])
 			}
 		}

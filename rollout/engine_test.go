@@ -123,8 +123,18 @@ func packedLogProbs(t *testing.T, m *model.Model, tr *dialogue.Trace, sets *torc
 	return out
 }
 
-// checkLogProbs compares a trace with its recomputation and reports the largest difference.
-func checkLogProbs(t *testing.T, m *model.Model, tr *dialogue.Trace, sets *torch.Sets) (worst float64) {
+// checkLogProbs holds a trace to its recomputation and reports the largest difference.
+func checkLogProbs(t *testing.T, m *model.Model, tr *dialogue.Trace, sets *torch.Sets) float64 {
+	t.Helper()
+	worst := logProbError(t, m, tr, sets)
+	if !(worst <= 1e-5) {
+		t.Errorf("log-probs differ by %.2g from the full forward", worst)
+	}
+	return worst
+}
+
+// logProbError is the largest difference between a trace and its recomputation.
+func logProbError(t *testing.T, m *model.Model, tr *dialogue.Trace, sets *torch.Sets) (worst float64) {
 	t.Helper()
 	for i, want := range packedLogProbs(t, m, tr, sets) {
 		switch {
@@ -133,13 +143,6 @@ func checkLogProbs(t *testing.T, m *model.Model, tr *dialogue.Trace, sets *torch
 		case tr.LogProbs[i] != 0 || tr.Sets[i] != 0:
 			t.Fatalf("token %d was not sampled, but has log-prob %v and set %d", i, tr.LogProbs[i], tr.Sets[i])
 		}
-	}
-	limit := 1e-5
-	if tr.Temperature > 0 && tr.Temperature < 1 {
-		limit /= tr.Temperature // logits' rounding is divided by it too
-	}
-	if !(worst <= limit) {
-		t.Errorf("log-probs differ by %.2g from the full forward", worst)
 	}
 	return worst
 }

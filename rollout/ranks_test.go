@@ -110,7 +110,7 @@ func TestRanksDrawTheSame(t *testing.T) {
 			continue
 		}
 		for k, lp := range want.Agent.LogProbs {
-			if math.Abs(float64(lp-got[i].Agent.LogProbs[k])) > 1e-5 {
+			if !(math.Abs(float64(lp-got[i].Agent.LogProbs[k])) <= 1e-5) {
 				t.Errorf("%s: log-prob %d is %v on two ranks, %v on one", want.ID, k, got[i].Agent.LogProbs[k], lp)
 			}
 		}

@@ -78,7 +78,7 @@ func TestSamplingMatchesDistribution(t *testing.T) {
 		if z > 4 || df < 3 {
 			t.Errorf("%+v: chi-square %.1f on %.0f degrees of freedom (z %.1f)", c.s, chi, df, z)
 		}
-		if math.Abs(kept/n-mass) > 1e-4 {
+		if !(math.Abs(kept/n-mass) <= 1e-4) {
 			t.Errorf("%+v: kept mass %.5f, want %.5f", c.s, kept/n, mass)
 		}
 	}

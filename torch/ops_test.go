@@ -134,7 +134,7 @@ func TestRandn(t *testing.T) {
 			square += v * v / 1e5
 		}
 		// the mean's deviation is 1/√1e5 = .003, the variance's √2 of it
-		if math.Abs(mean) > .015 || math.Abs(square-1) > .02 {
+		if !(math.Abs(mean) <= .015) || !(math.Abs(square-1) <= .02) {
 			t.Errorf("mean %v, variance %v", mean, square)
 		}
 	})

@@ -71,12 +71,12 @@ func TestAdamWArguments(t *testing.T) {
 func TestLists(t *testing.T) {
 	do(t, func() {
 		a, b := Of([]float32{1, 2}), Of([]float32{3, 4, 5}).To(BF16, CPU)
-		if got := SumSquares([]*Tensor{a, b}); math.Abs(got-55) > 1e-12 { // 1+4+9+16+25
+		if got := SumSquares([]*Tensor{a, b}); !(math.Abs(got-55) <= 1e-12) { // 1+4+9+16+25
 			t.Error(got)
 		}
 		// In double: a million squares of .1 (as fp32 has it) add up to 1e6·.1², which fp32 sums miss in the fourth digit.
 		tenth := float64(float32(.1))
-		if got := SumSquares([]*Tensor{Full(.1, F32, CPU, 1e6)}); math.Abs(got/(1e6*tenth*tenth)-1) > 1e-10 {
+		if got := SumSquares([]*Tensor{Full(.1, F32, CPU, 1e6)}); !(math.Abs(got/(1e6*tenth*tenth)-1) <= 1e-10) {
 			t.Error(got)
 		}
 		if got := SumSquares(nil); got != 0 {

@@ -116,12 +116,12 @@ func TestKernelSampleQuantiles(t *testing.T) {
 					count := make([]float64, vocab)
 					for _, got := range Sample(Cat(0, slices.Repeat([]*Tensor{logits}, n)...), draws, sets) {
 						count[got.ID]++
-						if math.Abs(float64(got.LogProb)-math.Log(policy[got.ID])) > 1e-5 || math.Abs(float64(got.Kept)-kept) > 1e-5 {
+						if !(math.Abs(float64(got.LogProb)-math.Log(policy[got.ID])) <= 1e-5) || !(math.Abs(float64(got.Kept)-kept) <= 1e-5) {
 							t.Fatalf("%+v, want log-prob %v, kept %v", got, math.Log(policy[got.ID]), kept)
 						}
 					}
 					for id, c := range count {
-						if math.Abs(c-n*drawn[id]) > 2 {
+						if !(math.Abs(c-n*drawn[id]) <= 2) {
 							t.Errorf("id %d: drawn %v times of %d, want %.1f", id, c, n, n*drawn[id])
 						}
 					}
@@ -169,7 +169,7 @@ func TestKernelSampleChiSquare(t *testing.T) {
 				if wantRare > 0 {
 					cell(rare, wantRare)
 				}
-				if limit := cells - 1 + 5*math.Sqrt(2*cells); chi2 > limit {
+				if limit := cells - 1 + 5*math.Sqrt(2*cells); !(chi2 <= limit) {
 					t.Errorf("chi-square %.1f in %v cells, limit %.1f", chi2, cells, limit)
 				}
 			})
@@ -201,7 +201,7 @@ func TestKernelSampleLarge(t *testing.T) {
 							t.Errorf("%d × %v, %s, set %d: %d is outside of what is kept", vocab, scale, name, set, got.ID)
 						}
 						// Where all are alike, fp32 may cut a nucleus one id early or late.
-						if math.Abs(float64(got.Kept)-kept) > 1e-5+2/float64(vocab) || math.Abs(float64(got.LogProb)-math.Log(policy[got.ID])) > 1e-5 {
+						if !(math.Abs(float64(got.Kept)-kept) <= 1e-5+2/float64(vocab)) || !(math.Abs(float64(got.LogProb)-math.Log(policy[got.ID])) <= 1e-5) {
 							t.Errorf("%d × %v, %s, set %d: %+v, want kept %v, log-prob %v", vocab, scale, name, set, got, kept, math.Log(policy[got.ID]))
 						}
 					}
@@ -226,7 +226,7 @@ func TestKernelSampleGreedy(t *testing.T) {
 		tg := Targets{want, []int32{0, 0, some}, []float32{1, 1, 1}}
 		stats := LogitStats(logits, 0, tg, sets)
 		for i, got := range Sample(logits, draws, sets) {
-			if got.ID != want[i] || got.Kept != 1 || math.Abs(float64(got.LogProb)-stats[i].LogProb()) > 1e-6 {
+			if got.ID != want[i] || got.Kept != 1 || !(math.Abs(float64(got.LogProb)-stats[i].LogProb()) <= 1e-6) {
 				t.Errorf("row %d: %+v, want id %d, log-prob %v", i, got, want[i], stats[i].LogProb())
 			}
 		}
@@ -248,7 +248,7 @@ func TestKernelSampleLogProbEqualsStats(t *testing.T) {
 				c.targets.IDs[i] = got[i].ID
 			}
 			for i, s := range LogitStats(c.logits, 0, c.targets, c.sets) {
-				if math.Abs(s.LogProb()-float64(got[i].LogProb)) > 1e-6*math.Max(1, -s.LogProb()) {
+				if !(math.Abs(s.LogProb()-float64(got[i].LogProb)) <= 1e-6*math.Max(1, -s.LogProb())) {
 					t.Errorf("vocabulary %d, row %d: sampled at %v, recomputed %v", vocab, i, got[i].LogProb, s.LogProb())
 				}
 			}

@@ -141,7 +141,7 @@ func TestStepEqualsAutograd(t *testing.T) {
 			got, want float64
 		}{{"loss", met.Loss, g.Loss}, {"KL", met.KL, g.KL}, {"entropy", met.Entropy, g.Entropy}, {"clipped", met.ClipFraction, g.Clipped},
 			{"ratio", met.RatioMean, g.Ratio}, {"gradient norm", met.GradNorm, g.GradNorm}} {
-			if math.Abs(c.got-c.want) > 1e-5*math.Max(1, c.want) {
+			if !(math.Abs(c.got-c.want) <= 1e-5*math.Max(1, c.want)) {
 				t.Errorf("%s: %s is %v, Python has %v", g.Policy, c.name, c.got, c.want)
 			}
 		}
@@ -158,7 +158,7 @@ func TestStepEqualsAutograd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := apart(got[name], want); d > 1e-5 {
+			if d := apart(got[name], want); !(d <= 1e-5) {
 				t.Errorf("%s: gradient of %s is off by %.2g of its norm", g.Policy, name, d)
 			}
 		}

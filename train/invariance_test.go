@@ -50,13 +50,13 @@ func TestGradientsDoNotDependOn(t *testing.T) {
 			}
 			met, got := grads(t, g.trainer(t, cfg, model.Options{}), episodes)
 			for name := range want {
-				if d := apart(got[name], want[name]); d > 1e-5 {
+				if d := apart(got[name], want[name]); !(d <= 1e-5) {
 					t.Errorf("%s: %s: the gradient of %s is off by %.2g of its norm", g.Policy, c.name, name, d)
 				}
 			}
 			for _, m := range [][2]float64{{met.Loss, base.Loss}, {met.KL, base.KL}, {met.Entropy, base.Entropy}, {met.RatioMean, base.RatioMean},
 				{met.RatioMax, base.RatioMax}, {met.ClipFraction, base.ClipFraction}, {float64(met.TrainedTokens), float64(base.TrainedTokens)}} {
-				if math.Abs(m[0]-m[1]) > 1e-5 {
+				if !(math.Abs(m[0]-m[1]) <= 1e-5) {
 					t.Errorf("%s: %s: a metric is %v, was %v", g.Policy, c.name, m[0], m[1])
 				}
 			}

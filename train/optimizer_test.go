@@ -51,7 +51,7 @@ func TestSchedule(t *testing.T) {
 		{"cosine", 0.5, 0, 6, 10, (1 + math.Cos(math.Pi/5)) / 2},
 	} {
 		o := OptimizerConfig{LR: 2, Warmup: c.warmup, Schedule: c.schedule, MinLR: 2 * c.min}
-		if got := o.Rate(c.step, c.total); math.Abs(got-2*c.want) > 1e-12 {
+		if got := o.Rate(c.step, c.total); !(math.Abs(got-2*c.want) <= 1e-12) {
 			t.Errorf("%s, warm-up %v, step %d of %d: %v, want %v", c.schedule, c.warmup, c.step, c.total, got, 2*c.want)
 		}
 	}
@@ -78,7 +78,7 @@ func TestClippingEqualsTorch(t *testing.T) {
 			}
 		}
 		norm := math.Sqrt(sum)
-		if math.Abs(met.GradNorm-norm) > 1e-6*norm || norm < 0.5 {
+		if !(math.Abs(met.GradNorm-norm) <= 1e-6*norm) || norm < 0.5 {
 			t.Errorf("norm %v, want %v, and above the limit", met.GradNorm, norm)
 		}
 		scale := 1.0
@@ -89,7 +89,7 @@ func TestClippingEqualsTorch(t *testing.T) {
 			for i := range free[name] {
 				free[name][i] *= float32(scale)
 			}
-			if d := apart(got[name], free[name]); d > 1e-6 {
+			if d := apart(got[name], free[name]); !(d <= 1e-6) {
 				t.Errorf("limit %v: the gradient of %s is off by %.2g", limit, name, d)
 			}
 		}

@@ -186,7 +186,7 @@ func sameCheckpoint(t *testing.T, where, gotDir, wantDir string, tol float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := apart(a, b); d > tol {
+		if d := apart(a, b); !(d <= tol) {
 			t.Errorf("%s: %s is off by %.2g of its norm", where, n, d)
 		}
 	}

@@ -106,7 +106,7 @@ func TestLossEqualsTRL(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := run.met
-		if differs(m.Loss, c.Loss) || differs(m.KL, c.KL) || differs(m.Entropy, c.MeanEntropy) || math.Abs(m.ClipFraction-c.Clipped) > 1e-6 {
+		if differs(m.Loss, c.Loss) || differs(m.KL, c.KL) || differs(m.Entropy, c.MeanEntropy) || !(math.Abs(m.ClipFraction-c.Clipped) <= 1e-6) {
 			t.Errorf("%s %+v: loss %v, KL %v, entropy %v, clipped %v: TRL has %v, %v, %v, %v", c.LossType, cfg, m.Loss, m.KL, m.Entropy, m.ClipFraction,
 				c.Loss, c.KL, c.MeanEntropy, c.Clipped)
 		}
@@ -150,7 +150,7 @@ func TestAdvantagesEqualTRL(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range adv {
-			if math.Abs(adv[i]-c.Advantages[i]) > 1e-7 { // TRL takes n/(n−1) in fp32
+			if !(math.Abs(adv[i]-c.Advantages[i]) <= 1e-7) { // TRL takes n/(n−1) in fp32
 				t.Fatalf("%v by %d, %s: advantage %d is %v, TRL has %v", c.Rewards, c.Group, c.Scale, i, adv[i], c.Advantages[i])
 			}
 		}

@@ -40,7 +40,7 @@ func TestJudgeFindsTheRulesTrue(t *testing.T) {
 			t.Errorf("%s: the rules disagree with themselves: %v", r.Scenario.Language, f)
 		}
 		// The variance of the count is the sum of p(1-p) ≤ the sum of p.
-		if d := float64(f.HangUps) - f.Expected; math.Abs(d) > 3*math.Sqrt(f.Expected) {
+		if d := float64(f.HangUps) - f.Expected; !(math.Abs(d) <= 3*math.Sqrt(f.Expected)) {
 			t.Errorf("%s: %d hang-ups, expected %.1f", r.Scenario.Language, f.HangUps, f.Expected)
 		}
 	}

@@ -99,7 +99,7 @@ func TestHangUp(t *testing.T) {
 		{User{C: 3, E: 0, T: 2}, Pressed, .70},
 		{User{C: 3, E: 2, T: 0}, Who, .40},
 	} {
-		if got := hangUp(c.u, c.o); math.Abs(got-c.want) > 1e-12 {
+		if got := hangUp(c.u, c.o); !(math.Abs(got-c.want) <= 1e-12) {
 			t.Errorf("%+v after %v: %.3f, want %.3f", c.u, c.o, got, c.want)
 		}
 	}
@@ -132,7 +132,7 @@ func TestStepFrequencies(t *testing.T) {
 		got  int
 		want float64
 	}{{"hung up", hung, .04}, {"no worry", none, .96 * .55}, {"rush", rush, .96 * .45 / 2}, {"scam", scam, .96 * .45 / 2}, {"rules", rules, 0}} {
-		if got := float64(c.got) / n; math.Abs(got-c.want) > 3*math.Sqrt(c.want*(1-c.want)/n) {
+		if got := float64(c.got) / n; !(math.Abs(got-c.want) <= 3*math.Sqrt(c.want*(1-c.want)/n)) {
 			t.Errorf("%s: %.4f, want %.4f", c.name, got, c.want)
 		}
 	}

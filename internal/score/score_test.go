@@ -89,7 +89,7 @@ func compare(t *testing.T, m *model.Model, seqs [][]int32, out string) {
 			for _, x := range row {
 				sum += math.Exp(x)
 			}
-			if want := row[ids[i]] - math.Log(sum); got.LogProbs[i] == nil || math.Abs(*got.LogProbs[i]-want) > 1e-5 {
+			if want := row[ids[i]] - math.Log(sum); got.LogProbs[i] == nil || !(math.Abs(*got.LogProbs[i]-want) <= 1e-5) {
 				t.Errorf("line %d, token %d: %v, want %v", n+1, i, got.LogProbs[i], want)
 			}
 		}

@@ -179,7 +179,7 @@ func TestWriteThenOpen(t *testing.T) {
 			tol = 64 * 0.5 / 127 * 1.01 // half a step; the largest magnitude is 64 or 63
 		}
 		for i := range want {
-			if d := got[i] - want[i]; d > tol || -d > tol {
+			if d := got[i] - want[i]; !(d <= tol && d >= -tol) {
 				t.Fatalf("%s: element %d is %v, want %v", s.Name, i, got[i], want[i])
 			}
 		}

@@ -197,7 +197,7 @@ func TestSmolLM2EqualsTransformers(t *testing.T) {
 			size += math.Abs(float64(v))
 		}
 		// Exact but for the order of float64 additions: 1e-12 of the absolute sum.
-		if math.Abs(sum-want.Sums[0]) > 1e-12*size || math.Abs(weighted-want.Sums[1]) > 1e-12*1009*size {
+		if !(math.Abs(sum-want.Sums[0]) <= 1e-12*size) || !(math.Abs(weighted-want.Sums[1]) <= 1e-12*1009*size) {
 			t.Errorf("%s: sums %v %v, want %v", w.Name, sum, weighted, want.Sums)
 		}
 	}

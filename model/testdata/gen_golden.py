@@ -103,9 +103,8 @@ def tiny(name, seed):
             data[f"{case}.{k}"] = v
         data[f"{case}.logits"] = r.logits.detach()
         info["loss"][case] = r.loss.item()
-        if case != "left":
-            for n, p in model.named_parameters():
-                data[f"{case}.grad.{n}"] = p.grad.clone()
+        for n, p in model.named_parameters():
+            data[f"{case}.grad.{n}"] = p.grad.clone()
 
     n = 4  # prompts for generation: left-padded to the same width
     ids, mask = cases["plain"]["input_ids"][:, :n + 2].clone(), torch.ones(B, n + 2, dtype=torch.long)

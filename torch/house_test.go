@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"seadtrain/internal/testenv"
 )
 
 // cgoFiles lists the .go files under root that import "C", outside of root's torch folder.
@@ -58,12 +60,42 @@ func TestOnlyTorchImportsC(t *testing.T) {
 	}
 }
 
+// Every package whose tests touch tensors ends them with CheckLeaks.
+func TestEveryPackageChecksForLeaks(t *testing.T) {
+	uses := regexp.MustCompile(`"seadtrain/(torch|model|internal/testmodel|internal/ranktest)"`)
+	checks := regexp.MustCompile(`CheckLeaks\(m\.Run\)|ranktest\.Main\(m,`)
+	packages := map[string]bool{} // with such tests: checked or not
+	for _, pattern := range []string{"../*/*_test.go", "../*/*/*_test.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if dir := filepath.Dir(f); uses.Match(text) {
+				packages[dir] = packages[dir] || checks.Match(text)
+			}
+		}
+	}
+	if len(packages) < 10 {
+		t.Errorf("only %d packages use tensors in tests: %v", len(packages), packages)
+	}
+	for dir, checked := range packages {
+		if !checked {
+			t.Errorf("%s: its tests use tensors, and no TestMain calls torch.CheckLeaks", dir)
+		}
+	}
+}
+
 // Two OpenMP runtimes in one process mean two thread teams that fight for the cores.
 func TestOneOpenMP(t *testing.T) {
 	TeamSize() // a parallel region has run
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		t.Skip("no /proc/self/maps here")
+		testenv.Missing(t, "%v", err)
 	}
 	found := map[string]bool{}
 	for _, path := range regexp.MustCompile(`/\S*/lib(gomp|iomp|omp)[^/\s]*\.so\S*`).FindAllString(string(maps), -1) {

@@ -2,8 +2,12 @@ package torch
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Kept tensors belong to whoever keeps them, and nobody frees them in his place. For tests, a detector tells of those that
@@ -24,6 +28,30 @@ func DetectLeaks(report func(string)) {
 		return
 	}
 	leaks.Store(&report)
+}
+
+// CheckLeaks runs a package's tests (m.Run, in TestMain) and makes them fail if a tensor handle is left when they are over.
+func CheckLeaks(run func() int) int {
+	var mu sync.Mutex
+	var lost []string
+	DetectLeaks(func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		lost = append(lost, s)
+	})
+	before := Live()
+	code := run()
+	if n := Live() - before; n != 0 && code == 0 {
+		for range 10 { // cleanups run some time after the collector
+			runtime.GC()
+			time.Sleep(10 * time.Millisecond)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(os.Stderr, "%d tensor handles are left after the tests\n%s\n", n, strings.Join(lost, "\n"))
+		code = 1
+	}
+	return code
 }
 
 func watch(t *Tensor) {

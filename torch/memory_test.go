@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"seadtrain/internal/testenv"
 )
 
 // block is one transformer layer of this package's functions: norm, fused qkv, rope, attention, output, norm, SwiGLU MLP.
@@ -93,7 +95,7 @@ func (tr *trainer) step(step int64) (loss float64) {
 func resident(t *testing.T) int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
-		t.Skip("no /proc/self/statm here")
+		testenv.Missing(t, "%v", err)
 	}
 	runtime.GC()
 	var size, pages int64
@@ -159,12 +161,13 @@ func TestLeakIsSeen(t *testing.T) {
 // A kept tensor that is forgotten is reported with the place where it was kept; a freed one is not.
 func TestDetectLeaks(t *testing.T) {
 	found := make(chan string, 10)
+	defer leaks.Store(leaks.Load())
 	DetectLeaks(func(s string) { found <- s })
-	defer DetectLeaks(nil)
 	before := Live()
+	var again Tensor // by which what is lost on purpose is freed in the end
 	if err := Do(func() {
 		Zeros(F32, CPU, 2).Keep().Free()
-		Zeros(F32, CPU, 3).Keep() // lost on purpose
+		again = *Zeros(F32, CPU, 3).Keep()
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +177,7 @@ func TestDetectLeaks(t *testing.T) {
 	if n := Live() - before; n != 1 {
 		t.Errorf("%d handles are left, want the lost one", n)
 	}
+	again.Free()
 	select {
 	case s := <-found:
 		if !strings.Contains(s, "memory_test.go:") || len(found) > 0 {
@@ -181,5 +185,20 @@ func TestDetectLeaks(t *testing.T) {
 		}
 	default:
 		t.Error("the lost tensor is not reported")
+	}
+}
+
+func TestCheckLeaks(t *testing.T) {
+	defer leaks.Store(leaks.Load())
+	var left *Tensor
+	code := CheckLeaks(func() int {
+		if err := Do(func() { left = Zeros(F32, CPU, 1).Keep() }); err != nil {
+			t.Error(err)
+		}
+		return 0
+	})
+	left.Free()
+	if again := CheckLeaks(func() int { return 0 }); code != 1 || again != 0 {
+		t.Errorf("exit %d with a tensor left, want 1; %d with none, want 0", code, again)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"seadtrain/dialogue"
+	"seadtrain/internal/testenv"
 	"seadtrain/model"
 	"seadtrain/torch"
 )
@@ -38,7 +39,7 @@ func resetPeak(t *testing.T) {
 	t.Helper()
 	debug.FreeOSMemory()
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
-		t.Skipf("the kernel does not reset a process's peak: %v", err)
+		testenv.Missing(t, "the kernel does not reset a process's peak: %v", err)
 	}
 }
 

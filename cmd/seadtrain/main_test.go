@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"seadtrain/internal/testmodel"
+	"seadtrain/torch"
 )
 
 // environment makes the test binary the program; OMP_WAIT_POLICY saves it from starting twice.
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SEADTRAIN_TEST_MAIN") != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	os.Exit(torch.CheckLeaks(m.Run))
 }
 
 // program is a call of seadtrain in a process of its own.

@@ -29,11 +29,11 @@ type Rank struct {
 	timeout time.Duration
 }
 
-// Main runs the task if this process was started as a rank, and the tests otherwise. TestMain calls it.
+// Main runs the task if this process was started as a rank, and the tests otherwise, with a check that no tensor is left. TestMain calls it.
 func Main(m *testing.M, tasks map[string]func(*Rank) error) {
 	spec := os.Getenv(variable)
 	if spec == "" {
-		os.Exit(m.Run())
+		os.Exit(torch.CheckLeaks(m.Run))
 	}
 	if err := child(spec, tasks); err != nil {
 		fmt.Fprintln(os.Stderr, err)

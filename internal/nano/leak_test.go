@@ -1,0 +1,10 @@
+package nano
+
+import (
+	"os"
+	"testing"
+
+	"seadtrain/torch"
+)
+
+func TestMain(m *testing.M) { os.Exit(torch.CheckLeaks(m.Run)) }

@@ -100,9 +100,9 @@ static at::Tensor cache_attention(const at::Tensor& q_, const at::Tensor& keys, 
   for (int64_t i = 0; i < n; i++) seen += rows.pos[i] + 1;
   const auto parts = tiles(rows, n, std::min<int64_t>(kTileRows, kTileQueries / g));
   const int64_t units = static_cast<int64_t>(parts.size()) * k;
-  at::parallel_for(0, units, grain(seen * h * d / units), [&](int64_t a, int64_t b) {
+  share(units, grain(seen * h * d / units), [&](const auto& next) {
     CacheRow row[kTileRows];
-    for (int64_t u = a; u < b; u++) {
+    for (int64_t u; (u = next()) < units;) {
       const auto& t = parts[u / k];
       const int64_t head = u % k;
       for (int64_t i = 0; i < t.rows; i++) {

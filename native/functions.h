@@ -2,6 +2,8 @@
 #pragma once
 #include <ATen/Parallel.h>
 
+#include <atomic>
+
 #include "guard.h"
 
 namespace sead {
@@ -10,6 +12,15 @@ inline bool fused(const at::Tensor& t) { return t.is_cpu() && t.scalar_type() ==
 
 // About 32k elements keep a thread busy for longer than waking it takes.
 inline int64_t grain(int64_t per_row) { return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, per_row)); }
+
+// Uneven units, of which a thread takes the next as soon as it is free: body(next) runs on every thread and asks next()
+// until it is n or more. A thread that wakes late keeps nobody waiting.
+template <class Body>
+void share(int64_t n, int64_t grain, const Body& body) {
+  std::atomic<int64_t> taken{0};
+  const auto next = [&] { return taken.fetch_add(1, std::memory_order_relaxed); };
+  at::parallel_for(0, std::min<int64_t>(at::get_num_threads(), (n + grain - 1) / grain), 1, [&](int64_t, int64_t) { body(next); });
+}
 
 // Meta tensors have a shape and no numbers. Where ATen has no Meta kernel, this stands in: a tensor of that shape (and of
 // the first input's dtype), whose gradients have the inputs' shapes.

@@ -44,9 +44,9 @@ struct Packed : Function<Packed> {
     const auto q = rows_dense(q_), k = rows_dense(k_), v = rows_dense(v_);
     const int64_t h = q.size(1), d = q.size(2), nseq = static_cast<int64_t>(cu.size()) - 1;
     auto out = at::empty({q.size(0), h, d}, q.options()), lse = at::empty({h, q.size(0)}, q.options());
-    at::parallel_for(0, nseq * h, unit_grain(q.size(0), nseq, d), [&](int64_t a, int64_t b) {
+    share(nseq * h, unit_grain(q.size(0), nseq, d), [&](const auto& next) {
       std::vector<float> work;
-      for (int64_t i = a; i < b; i++) {
+      for (int64_t i; (i = next()) < nseq * h;) {
         const int64_t from = cu[i / h], to = cu[i / h + 1];
         if (from == to) continue;
         work.resize(std::max<size_t>(work.size(), kernels().packed_work(to - from, d)));
@@ -68,9 +68,9 @@ struct Packed : Function<Packed> {
     const int64_t h = q.size(1), kv = k.size(1), d = q.size(2), group = h / kv, nseq = static_cast<int64_t>(cu.size()) - 1;
     auto dq = at::empty({q.size(0), h, d}, q.options()), dk = at::zeros({q.size(0), kv, d}, q.options()), dv = at::zeros_like(dk);
     // The query heads that share a key head add to the same gradients: one after another.
-    at::parallel_for(0, nseq * kv, unit_grain(q.size(0), nseq, d), [&](int64_t a, int64_t b) {
+    share(nseq * kv, unit_grain(q.size(0), nseq, d), [&](const auto& next) {
       std::vector<float> work;
-      for (int64_t i = a; i < b; i++) {
+      for (int64_t i; (i = next()) < nseq * kv;) {
         const int64_t from = cu[i / kv], to = cu[i / kv + 1];
         if (from == to) continue;
         work.resize(std::max<size_t>(work.size(), kernels().packed_work(to - from, d)));

@@ -3,12 +3,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -17,51 +16,109 @@ import (
 	"seadtrain/internal/progress"
 )
 
-// Exit codes; the help texts and the README list them.
+// Exit codes besides 0 and, for a signal, 128 and its number; the help texts and the README list them.
 const (
-	exitError       = 1   // what was asked for could not be done
-	exitUsage       = 2   // a flag, an argument or a config is wrong
-	exitInterrupted = 130 // SIGINT: stopped as asked, with a checkpoint
-	exitTerminated  = 143 // SIGTERM: the same
+	exitError = 1 // what was asked for could not be done
+	exitUsage = 2 // a flag, an argument or a config is wrong
 )
 
-// maxErrors bounds the lines that a file with many faults gives.
-const maxErrors = 20
+// Lines that many faults give: of a config all, in reason, since they are mended at once.
+const maxErrors, maxUsageErrors = 5, 20
 
-// stderr is where progress and log go.
-var stderr = progress.New(os.Stderr)
+// stderr is where progress and log go, stdout where results go.
+var (
+	stderr = progress.New(os.Stderr)
+	stdout = &output{File: os.Stdout}
+)
+
+// output remembers the first error: who prints a help text does not look.
+type output struct {
+	*os.File
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.File.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
 
 func main() {
 	passive()
 	os.Exit(run(os.Args))
 }
 
-func run(args []string) int {
-	ctx, stop := stopOnSignal()
-	defer stop()
+func run(argv []string) int {
 	app := newApp()
-	err := app.RunContext(ctx, reorder(app, args))
+	argv = reorder(app, argv)
+	ctx, stop := stopOnSignal(onStop(app, argv))
+	defer stop()
+	err := app.RunContext(ctx, argv)
 	stderr.Clear()
+	if err == nil {
+		err = stdout.err
+	}
 	if err == nil {
 		return 0
 	}
-	var sig signalError
-	if errors.As(context.Cause(ctx), &sig) {
+	var usage *usageError
+	code, most := exitError, maxErrors
+	if errors.As(err, &usage) {
+		code, most = exitUsage, maxUsageErrors
+	}
+	sig, signalled, err := stopped(ctx, err)
+	if signalled {
 		fmt.Fprintf(stderr, "seadtrain: stopped by %s\n", sig)
-		return 128 + int(sig.Signal.(syscall.Signal))
 	}
-	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
-	for _, line := range lines[:min(len(lines), maxErrors)] {
-		fmt.Fprintln(stderr, "seadtrain:", line)
+	if err == nil {
+		return sig.code()
 	}
-	if n := len(lines) - maxErrors; n > 0 {
+	all := faults(err)
+	for _, e := range all[:min(len(all), most)] {
+		fmt.Fprintln(stderr, "seadtrain:", strings.ReplaceAll(e.Error(), "\n", " "))
+	}
+	if n := len(all) - most; n > 0 {
 		fmt.Fprintf(stderr, "seadtrain: … and %d more\n", n)
 	}
-	var usage *usageError
-	if errors.As(err, &usage) {
-		return exitUsage
+	return code
+}
+
+// onStop is what the command says when it is stopped.
+func onStop(app *cli.App, argv []string) string {
+	at := slices.IndexFunc(argv, func(a string) bool { return app.Command(a) != nil })
+	if at >= 0 && (argv[at] == "run" || argv[at] == "sft") {
+		return "stopping with a checkpoint of the last complete step where there is one to write"
 	}
-	return exitError
+	return "stopping"
+}
+
+// faults lists what an error joins; each keeps the file, line or task that the whole names in front.
+func faults(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok && err.Error() == fmt.Sprint(errors.Join(many.Unwrap()...)) {
+		var all []error
+		for _, e := range many.Unwrap() {
+			all = append(all, faults(e)...)
+		}
+		return all
+	}
+	inner := errors.Unwrap(err)
+	all := faults(inner)
+	if len(all) < 2 {
+		return []error{err}
+	}
+	before, ok := strings.CutSuffix(err.Error(), inner.Error())
+	if !ok {
+		return []error{err}
+	}
+	for i, e := range all {
+		all[i] = fmt.Errorf("%s%w", before, e)
+	}
+	return all
 }
 
 // usageError is an error of the command line or of a config, not of the work.
@@ -78,36 +135,17 @@ func usage(err error) error {
 	return &usageError{err}
 }
 
-// signalError is why the context was cancelled.
-type signalError struct{ os.Signal }
-
-func (s signalError) Error() string { return s.String() }
-
-// stopOnSignal cancels the context at the first Ctrl-C or SIGTERM; the second one ends the program at once.
-func stopOnSignal() (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		sig := <-signals
-		fmt.Fprintf(stderr, "seadtrain: %s: stopping with a checkpoint where there is one to write; once more ends at once\n", sig)
-		cancel(signalError{sig})
-		sig = <-signals
-		os.Exit(128 + int(sig.(syscall.Signal)))
-	}()
-	return ctx, func() { signal.Stop(signals) }
-}
-
 // passive starts the program again, once, in the same process, with OpenMP threads that sleep while they wait. libgomp
-// reads the variable when it is loaded, before main; its default, spinning, makes two-thread work several times slower as
-// soon as other processes want the cores (SFT of the nano model on two busy cores: 350 tokens/s against 1,070).
+// reads the variables when it is loaded, before main; its default, spinning, makes two-thread work several times slower as
+// soon as other processes want the cores (SFT of the nano model on two busy cores: 350 tokens/s against 1,070). A few
+// microseconds of spinning first spare most of the wake-ups: a nano rollout gains a fifth, and loses nothing beside others.
 func passive() {
 	if os.Getenv("OMP_WAIT_POLICY") != "" {
 		return
 	}
 	self, err := os.Executable()
 	if err == nil {
-		err = syscall.Exec(self, os.Args, append(os.Environ(), "OMP_WAIT_POLICY=passive"))
+		err = syscall.Exec(self, os.Args, append(os.Environ(), "OMP_WAIT_POLICY=passive", "GOMP_SPINCOUNT=500"))
 	}
 	slog.Warn("cannot restart with OMP_WAIT_POLICY=passive; set it yourself beside other work", "error", err)
 }

@@ -6,6 +6,5 @@
 // A dialogue in its order: UserPrompt and AgentPrompt give the role prompts of a Profile; Protocol.Segments is the
 // skeleton of a guided message; Scenario.ReadMessage parses what a role wrote, strictly; AgentHears and UserHears are
 // all that the other side learns of it; Scenario.Judge says who speaks next or how the dialogue ended; Episode.Finish
-// records that, and Appender or WriteEpisodes put it on disk. Episodes and ReadEpisodes read our own and published
-// files alike.
+// records that, and WriteEpisodes puts it on disk. Episodes and ReadEpisodes read our own and published files alike.
 package dialogue

@@ -129,7 +129,7 @@ func publishedRole(r Role) string {
 func unmarshalEpisode(line []byte) (Episode, error) {
 	var r record
 	if err := json.Unmarshal(line, &r); err != nil {
-		return Episode{}, explainJSON(err)
+		return Episode{}, ExplainJSON(err)
 	}
 	if err := r.check(); err != nil {
 		return Episode{}, err
@@ -201,19 +201,4 @@ func (r *record) check() error {
 		bad("fault: %q: want one of %v", r.Fault, Faults)
 	}
 	return errors.Join(errs...)
-}
-
-// explainJSON puts encoding/json's commonest complaints into the terms of the file.
-func explainJSON(err error) error {
-	var wrong *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &wrong) && wrong.Field == "":
-		return fmt.Errorf("a JSON %s: want one JSON object per line", wrong.Value)
-	case errors.As(err, &wrong):
-		return fmt.Errorf("%s: a JSON %s does not fit there", wrong.Field, wrong.Value)
-	case errors.As(err, &syntax):
-		return fmt.Errorf("no JSON object (at byte %d of the line: %w)", syntax.Offset, err)
-	}
-	return err
 }

@@ -138,6 +138,7 @@ func TestReadErrorsNameFileLineAndField(t *testing.T) {
 		{ok[:40], "ep.jsonl:2: no JSON object (at byte 40"},
 		{ok + ok, "ep.jsonl:2: no JSON object"},
 		{`not json`, "ep.jsonl:2: no JSON object"},
+		{"{\"id\": \"\xff\"}", "ep.jsonl:2: byte 9 of the line, 0xff, is not valid UTF-8"},
 		{`{}`, "ground_truth_history: missing"},
 		{strings.Replace(ok, `"final_status": 0, `, "", 1), "ep.jsonl:2: final_status: missing"},
 		{strings.Replace(ok, `: 3}`, `: null}`, 1), "ep.jsonl:2: total_turns: missing"},

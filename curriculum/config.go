@@ -32,6 +32,8 @@ type BandWeights struct {
 // MaxProfiles bounds how many profiles are drawn at once: they are held in memory.
 const MaxProfiles = 1_000_000
 
+const maxPeriod = 10_000
+
 // Config of the Profile Controller. Default gives the paper's numbers where it has any.
 type Config struct {
 	// Profiles is B, the profiles drawn per RL step. 0 is refused.
@@ -106,13 +108,13 @@ func (c Config) Validate() error {
 	check(c.Floor > 0 && c.Floor <= 1, "floor", "%g: in (0, 1]", c.Floor)
 	check(c.MaxTilt >= 0 && c.MaxTilt <= 100, "max_tilt", "%g: in [0, 100]", c.MaxTilt)
 	check(c.Gain >= 0 && c.Gain <= 1, "gain", "%g: in [0, 1]", c.Gain)
-	check(c.Period >= 1, "period", "%d steps: at least 1", c.Period)
+	check(c.Period >= 1 && c.Period <= maxPeriod, "period", "%d steps: 1 to %d", c.Period, maxPeriod)
 	check(c.Decay > 0 && c.Decay <= 1, "decay", "%g: in (0, 1]", c.Decay)
 	check(atLeast0(c.MinCount), "min_count", "%g: not negative", c.MinCount)
 	check(atLeast0(c.Smoothing), "smoothing", "%g: not negative", c.Smoothing)
 	check(fewest <= c.MinBehaviours && c.MinBehaviours <= c.MaxBehaviours && c.MaxBehaviours <= most, "min_behaviours",
 		"%d to %d: %d ≤ min_behaviours ≤ max_behaviours ≤ %d", c.MinBehaviours, c.MaxBehaviours, fewest, most)
-	check(c.Pool >= 1, "pool", "%d combinations: at least 1", c.Pool)
+	check(c.Pool >= 1 && c.Pool <= MaxProfiles, "pool", "%d combinations: 1 to %d", c.Pool, MaxProfiles)
 	return errors.Join(errs...)
 }
 

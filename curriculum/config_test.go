@@ -41,6 +41,15 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s spoilt: error %v", field, err)
 		}
 	}
+	for field, spoil := range map[string]func(*Config){ // what sizes memory has an upper bound
+		"profiles": func(c *Config) { c.Profiles = 1 << 40 }, "pool": func(c *Config) { c.Pool = 1 << 40 }, "period": func(c *Config) { c.Period = 1 << 40 },
+	} {
+		c := Default()
+		spoil(&c)
+		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), "curriculum."+field+": ") {
+			t.Errorf("%s too large: %v", field, err)
+		}
+	}
 	if lines := strings.Count(all.Validate().Error(), "\n") + 1; lines != len(bad) {
 		t.Errorf("%d faults reported of %d", lines, len(bad))
 	}

@@ -62,6 +62,12 @@ func (r *Report) definition(def int) *Metrics {
 	return &r.Normalised
 }
 
+// Bootstrap resamples: how many there are if nobody says, and the most that memory is asked to hold.
+const (
+	DefaultResamples = 2000
+	MaxResamples     = 1_000_000
+)
+
 // Options of the intervals.
 type Options struct {
 	Resamples int    // bootstrap resamples; 0: 2,000
@@ -70,7 +76,7 @@ type Options struct {
 
 func (o Options) times() int {
 	if o.Resamples == 0 {
-		return 2000
+		return DefaultResamples
 	}
 	return o.Resamples
 }

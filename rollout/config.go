@@ -46,7 +46,7 @@ type Config struct {
 	User  Role `toml:"user" json:"user"`
 	// Mode is "free" or "guided": who writes the tags. Empty is refused.
 	Mode dialogue.Mode `toml:"mode" json:"mode"`
-	// MaxTurns bounds a dialogue. 0: the scenario's own number.
+	// MaxTurns bounds a dialogue, up to the constant of this name. 0: the scenario's own number.
 	MaxTurns int `toml:"max_turns" json:"max_turns"`
 	// MaxDialogues bounds the dialogues that run at once. 0 is refused.
 	MaxDialogues int `toml:"max_dialogues" json:"max_dialogues"`
@@ -74,6 +74,15 @@ func Default() Config {
 	}
 }
 
+// MaxTurns is the most turns that a config may ask for: the paper's limit. A scenario may have its own.
+const MaxTurns = 15
+
+// Bounds of what sizes memory: dialogues at once, and tokens of one forward or of one view.
+const (
+	maxDialogues = 100_000
+	maxTokens    = 1 << 20
+)
+
 // Validate reports everything that is wrong at once. It changes nothing.
 func (c Config) Validate() error {
 	var errs []error
@@ -85,24 +94,24 @@ func (c Config) Validate() error {
 		role Role
 	}{{"agent", c.Agent}, {"user", c.User}} {
 		r.role.Sampling.check(func(field, format string, args ...any) { bad(r.name+"."+field, format, args...) })
-		if r.role.MaxTokens < 1 {
-			bad(r.name+".max_tokens", "%d: want 1 or more", r.role.MaxTokens)
+		if r.role.MaxTokens < 1 || r.role.MaxTokens > maxTokens {
+			bad(r.name+".max_tokens", "%d: want 1 to %d", r.role.MaxTokens, maxTokens)
 		}
-		if r.role.Context <= r.role.MaxTokens {
-			bad(r.name+".context", "%d: want more than max_tokens, which is %d", r.role.Context, r.role.MaxTokens)
+		if r.role.Context <= r.role.MaxTokens || r.role.Context > maxTokens {
+			bad(r.name+".context", "%d: want more than max_tokens, which is %d, and at most %d", r.role.Context, r.role.MaxTokens, maxTokens)
 		}
 	}
 	if c.Mode != dialogue.Free && c.Mode != dialogue.Guided {
 		bad("mode", "%q: want %q or %q", c.Mode, dialogue.Free, dialogue.Guided)
 	}
-	if c.MaxTurns < 0 {
-		bad("max_turns", "%d: want 0 (the scenario's) or more", c.MaxTurns)
+	if c.MaxTurns < 0 || c.MaxTurns > MaxTurns {
+		bad("max_turns", "%d: want 1 to %d, or 0 (the scenario's)", c.MaxTurns, MaxTurns)
 	}
-	if c.MaxDialogues < 1 {
-		bad("max_dialogues", "%d: want 1 or more", c.MaxDialogues)
+	if c.MaxDialogues < 1 || c.MaxDialogues > maxDialogues {
+		bad("max_dialogues", "%d: want 1 to %d", c.MaxDialogues, maxDialogues)
 	}
-	if c.MaxRows < 1 {
-		bad("max_rows", "%d: want 1 or more", c.MaxRows)
+	if c.MaxRows < 1 || c.MaxRows > maxTokens {
+		bad("max_rows", "%d: want 1 to %d", c.MaxRows, maxTokens)
 	}
 	if c.CacheBytes < 0 {
 		bad("cache_bytes", "%d: want 0 (what max_dialogues need) or more", c.CacheBytes)

@@ -31,6 +31,19 @@ func TestConfigReportsEverything(t *testing.T) {
 	if n := strings.Count(err.Error(), "\n") + 1; n != 16 {
 		t.Errorf("%d errors, want 16:\n%v", n, err)
 	}
+	for field, spoil := range map[string]func(*Config){ // what sizes memory has an upper bound
+		"max_turns: 16: want 1 to 15": func(c *Config) { c.MaxTurns = MaxTurns + 1 },
+		"max_dialogues":               func(c *Config) { c.MaxDialogues = 1 << 40 },
+		"max_rows":                    func(c *Config) { c.MaxRows = 1 << 40 },
+		"agent.context":               func(c *Config) { c.Agent.Context = 1 << 40 },
+		"user.max_tokens":             func(c *Config) { c.User.MaxTokens = 1 << 40 },
+	} {
+		c := Default()
+		spoil(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "rollout."+field) {
+			t.Errorf("too large: %v, want %s", err, field)
+		}
+	}
 }
 
 // New says what does not fit before anything runs.

@@ -32,16 +32,32 @@ func DefaultConfig() Config {
 		MicroTokens: 8192, HeadRows: 1024, Recompute: KeepAll}
 }
 
+// Bounds of what sizes memory: tokens of one forward or of one optimizer step, passes over the data, and the parts of one.
+const (
+	MaxTokens      = 1 << 20
+	maxEpochs      = 1000
+	maxMiniBatches = 10_000
+)
+
+// count is a setting that is at least 1.
+type count struct {
+	name    string
+	v, most int
+}
+
+func (c count) check() error {
+	if c.v < 1 || c.v > c.most {
+		return fmt.Errorf("%s is %d: want 1 to %d", c.name, c.v, c.most)
+	}
+	return nil
+}
+
 // Validate reports all errors at once.
 func (c *Config) Validate() error {
 	errs := []error{c.Optimizer.Validate(), c.Loss.Validate()}
-	for _, f := range []struct {
-		name string
-		v    int
-	}{{"mini_batches", c.MiniBatches}, {"epochs", c.Epochs}, {"micro_batch_tokens", c.MicroTokens}, {"head_rows", c.HeadRows}} {
-		if f.v < 1 {
-			errs = append(errs, fmt.Errorf("%s is %d: want at least 1", f.name, f.v))
-		}
+	for _, n := range []count{{"mini_batches", c.MiniBatches, maxMiniBatches}, {"epochs", c.Epochs, maxEpochs},
+		{"micro_batch_tokens", c.MicroTokens, MaxTokens}, {"head_rows", c.HeadRows, MaxTokens}} {
+		errs = append(errs, n.check())
 	}
 	if c.Recompute != KeepAll && c.Recompute != Layer {
 		errs = append(errs, fmt.Errorf("recompute is %q: want none or layer", c.Recompute))

@@ -42,7 +42,11 @@ func (c *OptimizerConfig) Validate() error {
 	in("weight_decay", c.WeightDecay, 0, 1)
 	in("max_grad_norm", c.MaxGradNorm, 0, math.MaxFloat64)
 	in("warmup", c.Warmup, 0, 0.99)
-	in("min_lr", c.MinLR, 0, c.LR)
+	highest := c.LR
+	if !(c.LR >= 0 && c.LR <= 1) { // that has its own message
+		highest = 1
+	}
+	in("min_lr", c.MinLR, 0, highest)
 	if c.Schedule != "constant" && c.Schedule != "cosine" && c.Schedule != "linear" {
 		errs = append(errs, fmt.Errorf("schedule is %q: want constant, cosine or linear", c.Schedule))
 	}
@@ -99,9 +103,6 @@ func NewOptimizer(m *model.Model, c OptimizerConfig, total int64) (*Optimizer, e
 
 // Masters are the fp32 weights, in the order of the model's leaves.
 func (o *Optimizer) Masters() []*torch.Tensor { return o.masters }
-
-// Moments are first and second moments, in the same order.
-func (o *Optimizer) Moments() (first, second []*torch.Tensor) { return o.m1, o.m2 }
 
 // GradNorm is the global norm over all weights and tensor-parallel ranks.
 func (o *Optimizer) GradNorm(grads []*torch.Tensor) float64 {

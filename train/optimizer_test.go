@@ -307,14 +307,26 @@ func TestConfigsReportEverything(t *testing.T) {
 	if err := errorsOf(c.Validate(), s.Validate()); err != "" {
 		t.Fatal(err)
 	}
-	c = Config{Scale: "std", Recompute: "all", Optimizer: OptimizerConfig{LR: -1, Beta1: 1, Schedule: "step", Warmup: 1, MinLR: 1},
+	c = Config{Scale: "std", Recompute: "all", Optimizer: OptimizerConfig{LR: -1, Beta1: 1, Schedule: "step", Warmup: 1, MinLR: 2},
 		Loss: LossConfig{ClipLow: 2, ClipHigh: -1, KL: math.NaN(), Entropy: math.Inf(1), Norm: "fixed"}}
 	err := fmt.Sprint(c.Validate())
-	for _, want := range []string{"lr is -1", "beta1 is 1", "eps is 0", "warmup is 1", "min_lr is 1", `schedule is "step"`, "clip_low is 2", "clip_high is -1",
+	for _, want := range []string{"lr is -1", "beta1 is 1", "eps is 0", "warmup is 1", "min_lr is 2: want 0 to 1\n", `schedule is "step"`, "clip_low is 2", "clip_high is -1",
 		"kl is NaN", "entropy is +Inf", `norm "fixed" needs`, "mini_batches is 0", "epochs is 0", "micro_batch_tokens is 0", "head_rows is 0", `recompute is "all"`, `advantage scale is "std"`} {
 		if !strings.Contains(err, want) {
 			t.Errorf("%q is not reported in: %s", want, err)
 		}
+	}
+	c, s = DefaultConfig(), DefaultSFT()
+	c.MiniBatches, c.Epochs, c.MicroTokens, c.HeadRows = 1<<40, 1<<40, 1<<40, 1<<40
+	s.Epochs, s.BatchTokens, s.MicroTokens, s.HeadRows = 1<<40, 1<<40, 1<<40, 1<<40
+	if n := strings.Count(errorsOf(c.Validate(), s.Validate()), "1099511627776: want 1 to"); n != 8 { // what sizes memory has an upper bound
+		t.Errorf("%d of 8 counts have an upper bound", n)
+	}
+	// A rate that is none has one message: nothing is measured by it.
+	c = DefaultConfig()
+	c.Optimizer.LR = math.NaN()
+	if err := fmt.Sprint(c.Validate()); err != "lr is NaN: want 0 to 1" {
+		t.Errorf("lr = nan: %s", err)
 	}
 }
 

@@ -29,16 +29,18 @@ func DefaultSFT() SFTConfig {
 	return SFTConfig{Optimizer: o, Epochs: 1, BatchTokens: 16384, MicroTokens: 8192, HeadRows: 2048, Recompute: KeepAll}
 }
 
+// Bounds of one optimizer step and of the order of the whole run, which is held in memory.
+const (
+	maxBatchTokens = 1 << 30
+	maxPlanned     = 1 << 28
+)
+
 // Validate reports all errors at once.
 func (c *SFTConfig) Validate() error {
 	errs := []error{c.Optimizer.Validate()}
-	for _, f := range []struct {
-		name string
-		v    int
-	}{{"epochs", c.Epochs}, {"batch_tokens", c.BatchTokens}, {"micro_batch_tokens", c.MicroTokens}, {"head_rows", c.HeadRows}} {
-		if f.v < 1 {
-			errs = append(errs, fmt.Errorf("%s is %d: want at least 1", f.name, f.v))
-		}
+	for _, n := range []count{{"epochs", c.Epochs, maxEpochs}, {"batch_tokens", c.BatchTokens, maxBatchTokens},
+		{"micro_batch_tokens", c.MicroTokens, MaxTokens}, {"head_rows", c.HeadRows, MaxTokens}} {
+		errs = append(errs, n.check())
 	}
 	if c.Recompute != KeepAll && c.Recompute != Layer {
 		errs = append(errs, fmt.Errorf("recompute is %q: want none or layer", c.Recompute))
@@ -73,6 +75,9 @@ func NewSFT(c SFTConfig, m *model.Model, samples []*Sample) (*SFT, error) {
 	}
 	if len(s.samples) == 0 {
 		return nil, errors.New("sft: no token in the data carries loss")
+	}
+	if n := len(s.samples); c.Epochs > maxPlanned/n {
+		return nil, fmt.Errorf("sft: %d epochs of %d conversations: want at most %d in all", c.Epochs, n, maxPlanned)
 	}
 	for e := range c.Epochs {
 		s.plan(rand.New(rand.NewPCG(c.Seed, uint64(e))).Perm(len(s.samples)))

@@ -68,6 +68,19 @@ temperature = 2 # a whole number is a number
 	}
 }
 
+// A flag that stands for a key is called by its own name, and counts less than --set.
+func TestFlags(t *testing.T) {
+	got := defaults()
+	if err := Parse("a.toml", []byte("[train]\nlr = 0.1\n"), []string{"seed=9"}, got, Flag{"lr", "train.lr", "0.2"}, Flag{"seed", "seed", "8"}); err != nil || got.Train.LR != .2 || got.Seed != 9 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for value, want := range map[string]string{"abc": `--lr abc: "abc": want a number`, "2": "--lr 2: train.lr is 2: want 0 to 1"} {
+		if err := Parse("", nil, nil, defaults(), Flag{"lr", "train.lr", value}); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 func TestEveryErrorAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -96,7 +109,7 @@ func TestEveryErrorAtOnce(t *testing.T) {
 		{"overrides", "", []string{"train.lr=2", "role.topk=1", "seed", "fast=maybe", "train=3"}, []string{
 			`--set role.topk=1: unknown key: did you mean "role.top_k"?`,
 			`--set seed: want key=value`,
-			`--set fast=maybe: "maybe" is no TOML value`,
+			`--set fast=maybe: "maybe": want true or false`,
 			`--set train=3: 3: want a table`,
 			`--set train.lr=2: train.lr is 2: want 0 to 1`,
 		}},

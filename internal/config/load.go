@@ -18,8 +18,12 @@ import (
 // enough to tell, with its last part: "train.optimizer.lr is 3: want …", "lr is 3: want …".
 type Validator interface{ Validate() error }
 
-// Load reads a file (none if path is empty) and overrides into dst, a pointer to a struct that holds the defaults.
-func Load(path string, overrides []string, dst Validator) error {
+// Flag is a flag of the command line that stands for a key.
+type Flag struct{ Name, Key, Value string }
+
+// Load reads a file (none if path is empty), flags and overrides ("key=value") into dst, a pointer to a struct that holds
+// the defaults. The last one counts.
+func Load(path string, overrides []string, dst Validator, flags ...Flag) error {
 	var text []byte
 	if path != "" {
 		var err error
@@ -27,14 +31,17 @@ func Load(path string, overrides []string, dst Validator) error {
 			return fmt.Errorf("read config: %w", err)
 		}
 	}
-	return Parse(path, text, overrides, dst)
+	return Parse(path, text, overrides, dst, flags...)
 }
 
 // Parse is Load for a text at hand; path is its name in messages.
-func Parse(path string, text []byte, overrides []string, dst Validator) error {
+func Parse(path string, text []byte, overrides []string, dst Validator, flags ...Flag) error {
 	s := newSchema(reflect.TypeOf(dst).Elem())
 	where := places{}
 	errs, decoded := s.read(path, text, dst, where)
+	for _, f := range flags {
+		errs = append(errs, s.set(fmt.Sprintf("--%s %s", f.Name, f.Value), f.Key, f.Value, dst, where)...)
+	}
 	for _, o := range overrides {
 		errs = append(errs, s.override(o, dst, where)...)
 	}
@@ -75,7 +82,7 @@ func (s *schema) read(path string, text []byte, dst any, where places) (errs []e
 	return errs, true
 }
 
-// override applies key=value; a value that should be a string needs no quotes.
+// override applies key=value.
 func (s *schema) override(o string, dst any, where places) []error {
 	name := "--set " + o
 	key, value, ok := strings.Cut(o, "=")
@@ -83,17 +90,26 @@ func (s *schema) override(o string, dst any, where places) []error {
 	if !ok || key == "" {
 		return []error{fmt.Errorf("%s: want key=value, for example --set seed=7", name)}
 	}
-	t, known := s.keys[key]
-	if !known {
+	if _, known := s.keys[key]; !known {
 		return []error{fmt.Errorf("%s: unknown key%s", name, s.suggest(key))}
 	}
+	return s.set(name, key, value, dst, where)
+}
+
+// set gives a key a value; one that should be a string needs no quotes. name is how messages call it.
+func (s *schema) set(name, key, value string, dst any, where places) []error {
+	t := s.keys[key]
 	if t.Kind() == reflect.String && !strings.HasPrefix(value, `"`) && !strings.HasPrefix(value, "'") {
 		value = fmt.Sprintf("%q", value)
 	}
 	text := []byte(key + " = " + value)
 	var doc map[string]any
 	if err := toml.Unmarshal(text, &doc); err != nil {
-		return []error{fmt.Errorf("%s: %q is no TOML value", name, value)}
+		switch t.Kind() {
+		case reflect.Slice, reflect.Struct, reflect.String:
+			return []error{fmt.Errorf("%s: %q is no TOML value", name, value)}
+		}
+		return []error{fmt.Errorf("%s: %q: want %s", name, value, wanted(value, t))}
 	}
 	where[key] = name
 	var errs []error

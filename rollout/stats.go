@@ -128,6 +128,18 @@ func (p Progress) Rate() (float64, bool) {
 	return float64(p.Success) / float64(p.Counted), true
 }
 
+// String is the part of a progress line that says how many are done, how they end, and how long the rest may take.
+func (p Progress) String() string {
+	s := fmt.Sprintf("%d/%d dialogues", p.Done, p.Total)
+	if share, ok := p.Rate(); ok {
+		s += fmt.Sprintf("  completion %.0f %%", 100*share)
+	}
+	if p.Left > 0 {
+		s += fmt.Sprintf("  ~%s left", p.Left.Round(time.Second))
+	}
+	return s
+}
+
 func newStats(total int) Stats {
 	s := Stats{Total: total, Ends: map[dialogue.End]int{}, Excluded: map[string]map[dialogue.End]int{}}
 	for i := range s.Roles {

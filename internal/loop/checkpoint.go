@@ -14,6 +14,7 @@ import (
 	"seadtrain/dialogue"
 	"seadtrain/internal/config"
 	"seadtrain/internal/hfdir"
+	"seadtrain/internal/rundir"
 	"seadtrain/model"
 )
 
@@ -81,21 +82,17 @@ func (r *run) fill(dir string) error {
 
 // resume takes up the newest checkpoint that verifies, and forgets what came after it.
 func (r *run) resume() error {
-	c, broken, err := r.dir.Latest()
+	err := r.dir.Resume(func(c *rundir.Checkpoint) error {
+		if err := r.restore(c.Trainer()); err != nil {
+			return err
+		}
+		r.saved = r.done
+		slog.Info("resumed", "checkpoint", c.Path, "step", r.done, "of", r.cfg.Steps())
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	for _, b := range broken {
-		slog.Warn("ignored a broken checkpoint", "path", b.Path, "error", b.Err)
-	}
-	if c == nil {
-		return r.dir.Rewind(0)
-	}
-	if err := r.restore(c.Trainer()); err != nil {
-		return fmt.Errorf("resume from %s: %w", c.Path, err)
-	}
-	r.saved = r.done
-	slog.Info("resumed", "checkpoint", c.Path, "step", r.done, "of", r.cfg.Steps())
 	return r.dir.Rewind(r.done)
 }
 
@@ -132,6 +129,10 @@ func (r *run) restore(dir string) error {
 
 // OpenCurriculum gives the Profile Controller as it was when a checkpoint was written.
 func OpenCurriculum(checkpoint string) (*dialogue.Scenario, *curriculum.Controller, error) {
+	state, err := os.ReadFile(filepath.Join(checkpoint, "trainer", "curriculum.json"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s is no checkpoint of a run: %w", checkpoint, err)
+	}
 	var cfg Config
 	if err := config.Load(filepath.Join(checkpoint, "..", "..", "config.toml"), nil, &cfg); err != nil {
 		return nil, nil, err
@@ -141,10 +142,6 @@ func OpenCurriculum(checkpoint string) (*dialogue.Scenario, *curriculum.Controll
 		return nil, nil, err
 	}
 	users, err := curriculum.New(cfg.Curriculum, scn, cfg.seed("curriculum", 0))
-	if err != nil {
-		return nil, nil, err
-	}
-	state, err := os.ReadFile(filepath.Join(checkpoint, "trainer", "curriculum.json"))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"seadtrain/curriculum"
+	"seadtrain/eval"
 	"seadtrain/internal/precision"
 	"seadtrain/rollout"
 	"seadtrain/torch"
@@ -98,7 +99,16 @@ func (c *Config) OptimizerSteps() int64 {
 	return int64(c.Steps()) * int64(c.Train.MiniBatches) * int64(c.Train.Epochs)
 }
 
-const maxGroup = 10_000
+// Bounds of the dialogues per profile, and of one step or evaluation: they are held in memory.
+const (
+	maxGroup     = 10_000
+	MaxDialogues = curriculum.MaxProfiles
+)
+
+// tooMany reports more dialogues than fit; each factor has a message of its own.
+func tooMany(profiles, group int) bool {
+	return group > 0 && group <= maxGroup && profiles > MaxDialogues/group
+}
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
@@ -115,6 +125,7 @@ func (c *Config) Validate() error {
 	check(c.Scenario != "", `scenario: missing: want "outbound/en" or a TOML file`)
 	check(c.Iterations >= 1 && c.Iterations <= 1_000_000, "iterations is %d: want 1 to 1000000", c.Iterations)
 	check(c.Group >= 2 && c.Group <= maxGroup, "group is %d: want 2 to %d dialogues per profile", c.Group, maxGroup)
+	check(!tooMany(c.Curriculum.Profiles, c.Group), "group is %d: with curriculum.profiles = %d that is more than %d dialogues a step", c.Group, c.Curriculum.Profiles, MaxDialogues)
 	check(c.Threads >= 0 && c.Threads <= torch.MaxThreads, "threads is %d: want 1 to %d, or 0 (one per core)", c.Threads, torch.MaxThreads)
 	check(c.Checkpoint.Every >= 0, "checkpoint.every is %d: want 0 (at the end) or more", c.Checkpoint.Every)
 	check(c.Checkpoint.KeepLast >= 0, "checkpoint.keep_last is %d: want 0 (all) or more", c.Checkpoint.KeepLast)
@@ -123,7 +134,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is %w", d[0], err))
 		}
 	}
-	check(c.Rollout.Agent.Temperature > 0, "rollout.agent.temperature: 0: a greedy agent explores nothing")
+	check(c.Rollout.Agent.Temperature != 0, "rollout.agent.temperature: 0: a greedy agent explores nothing")
 	errs = append(errs, c.Eval.Validate(), c.Curriculum.Validate(), c.Rollout.Validate(), prefixed("train.", c.Train.Validate()))
 	return errors.Join(errs...)
 }
@@ -138,8 +149,9 @@ func (c *EvalConfig) Validate() error {
 	}
 	check(c.Profiles >= 0 && c.Profiles <= curriculum.MaxProfiles, "profiles is %d: want 1 to %d, or 0 (no evaluation)", c.Profiles, curriculum.MaxProfiles)
 	check(c.Group >= 1 && c.Group <= maxGroup, "group is %d: want 1 to %d", c.Group, maxGroup)
+	check(!tooMany(c.Profiles, c.Group), "group is %d: with eval.profiles = %d that is more than %d dialogues", c.Group, c.Profiles, MaxDialogues)
 	check(c.Every >= 0, "every is %d: want 0 (before and after) or more", c.Every)
-	check(c.Resamples >= 0, "resamples is %d: want 0 (2,000) or more", c.Resamples)
+	check(c.Resamples >= 0 && c.Resamples <= eval.MaxResamples, "resamples is %d: want 1 to %d, or 0 (%d)", c.Resamples, eval.MaxResamples, eval.DefaultResamples)
 	check(c.Profiles == 0 || len(c.Users) > 0, "users: empty: want %q or %q, or both", Frozen, Rules)
 	for i, u := range c.Users {
 		check(u == Frozen || u == Rules, "users: %q: want %q or %q", u, Frozen, Rules)

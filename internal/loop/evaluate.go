@@ -20,7 +20,7 @@ import (
 // Play plays dialogues against one kind of user. With rollout.ErrTooManyExcluded the dialogues are complete.
 func (s *Stage) Play(ctx context.Context, q rollout.Request, user string) ([]dialogue.Episode, error) {
 	var err error
-	if q.Users, err = s.userSource(user); err != nil {
+	if q.Users, err = userSource(user, s.Scenario, s.Rules); err != nil {
 		return nil, err
 	}
 	res, err := s.Roller.Run(ctx, q)

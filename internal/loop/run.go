@@ -44,16 +44,14 @@ func open(cfg *Config, dir *rundir.Dir, line *progress.Line) (r *run, err error)
 			r.close()
 		}
 	}()
-	if err := dir.Adopt(cfg, &Config{}, "name", "checkpoint.every", "checkpoint.keep_last"); err != nil {
+	if err := dir.Agree(cfg, &Config{}, "name", "checkpoint.every", "checkpoint.keep_last"); err != nil {
+		return r, err
+	}
+	if _, err := cfg.Check(cfg.Eval.Users...); err != nil {
 		return r, err
 	}
 	if r.stage, err = Open(cfg, "", true); err != nil {
 		return r, err
-	}
-	for _, user := range cfg.Eval.Users {
-		if _, err := r.stage.userSource(user); err != nil {
-			return r, fmt.Errorf("eval.users: %w", err)
-		}
 	}
 	if r.frozen, err = r.stage.Frozen.Checksum(); err != nil {
 		return r, err
@@ -63,6 +61,9 @@ func open(cfg *Config, dir *rundir.Dir, line *progress.Line) (r *run, err error)
 	}
 	r.trainer, err = train.NewTrainer(cfg.Train, r.stage.Agent.Model, r.stage.Frozen, r.stage.Roller.Sets(), nil, cfg.OptimizerSteps())
 	if err != nil {
+		return r, err
+	}
+	if err := dir.Begin(cfg, "episodes", "profiles", "eval"); err != nil {
 		return r, err
 	}
 	if err := r.resume(); err != nil {
@@ -105,16 +106,7 @@ func (r *run) version() uint64 { return uint64(r.done) + 1 }
 // show makes the progress line of a rollout.
 func (r *run) show(what string) func(rollout.Progress) {
 	return func(p rollout.Progress) {
-		rate := ""
-		if share, ok := p.Rate(); ok {
-			rate = fmt.Sprintf("  completion %.0f %%", 100*share)
-		}
-		left := ""
-		if p.Left > 0 {
-			left = fmt.Sprintf("  ~%s left", p.Left.Round(time.Second))
-		}
-		r.line.Show("%s %s: %d/%d dialogues%s%s%s  (Ctrl-C stops with a checkpoint)",
-			progress.Bar(p.Done, p.Total, 12), what, p.Done, p.Total, rate, left, r.estimate())
+		r.line.Show("%s %s: %s%s  (Ctrl-C stops with a checkpoint)", progress.Bar(p.Done, p.Total, 12), what, p, r.estimate())
 	}
 }
 

@@ -57,6 +57,38 @@ func scenarioNames() string {
 	return strings.Join(names, ", ")
 }
 
+// scene opens the scenario, and the world's rules if it has any.
+func (c *Config) scene() (scn *dialogue.Scenario, rules *nano.Rules, err error) {
+	if scn, err = OpenScenario(c.Scenario, c.Library); err == nil && scn.Name == "nano" {
+		rules, err = nano.NewRules(scn)
+	}
+	return scn, rules, err
+}
+
+// Check tells before models are loaded what is wrong with the scenario and with those who are to play its users.
+func (c *Config) Check(users ...string) (*dialogue.Scenario, error) {
+	scn, rules, err := c.scene()
+	for _, u := range users {
+		if err == nil {
+			_, err = userSource(u, scn, rules)
+		}
+	}
+	return scn, err
+}
+
+// userSource is who plays the user; nil is the frozen model.
+func userSource(name string, scn *dialogue.Scenario, rules *nano.Rules) (dialogue.UserSource, error) {
+	switch {
+	case name == Frozen:
+		return nil, nil
+	case name == Rules && rules != nil:
+		return rules, nil
+	case name == Rules:
+		return nil, fmt.Errorf("user %q: only scenario nano has rules, this is %s", Rules, scn.Name)
+	}
+	return nil, fmt.Errorf("user %q: want %q or %q", name, Frozen, Rules)
+}
+
 // Open loads a stage. agent is the policy's directory; empty: the config's model. separate makes the policy a copy of its
 // own, to be trained, even if it begins as the role-play model does.
 func Open(cfg *Config, agent string, separate bool) (s *Stage, err error) {
@@ -67,13 +99,8 @@ func Open(cfg *Config, agent string, separate bool) (s *Stage, err error) {
 			s = nil
 		}
 	}()
-	if s.Scenario, err = OpenScenario(cfg.Scenario, cfg.Library); err != nil {
+	if s.Scenario, s.Rules, err = cfg.scene(); err != nil {
 		return s, err
-	}
-	if s.Scenario.Name == "nano" {
-		if s.Rules, err = nano.NewRules(s.Scenario); err != nil {
-			return s, err
-		}
 	}
 	dtype, reason, err := precision.Choose(cfg.DType)
 	if err != nil {
@@ -84,15 +111,16 @@ func Open(cfg *Config, agent string, separate bool) (s *Stage, err error) {
 	if agent == "" {
 		agent = cfg.Model
 	}
+	base, err := hfdir.Resolve(cfg.Model)
+	if err != nil {
+		return s, err
+	}
 	if s.Agent, err = hfdir.Open(agent, opts); err != nil {
 		return s, err
 	}
 	switch {
 	case agent != cfg.Model:
-		var base string
-		if base, err = hfdir.Resolve(cfg.Model); err == nil {
-			s.Frozen, err = model.Load(base, opts)
-		}
+		s.Frozen, err = model.Load(base, opts)
 	case separate:
 		s.Frozen, err = s.Agent.Model.Copy()
 	default:
@@ -126,18 +154,4 @@ func (s *Stage) Close() {
 	if s.Frozen != nil {
 		s.Frozen.Close()
 	}
-}
-
-// userSource is who plays the user; nil is the frozen model.
-func (s *Stage) userSource(name string) (dialogue.UserSource, error) {
-	switch name {
-	case Frozen:
-		return nil, nil
-	case Rules:
-		if s.Rules == nil {
-			return nil, fmt.Errorf("user %q: only scenario nano has rules, this is %s", Rules, s.Scenario.Name)
-		}
-		return s.Rules, nil
-	}
-	return nil, fmt.Errorf("user %q: want %q or %q", name, Frozen, Rules)
 }

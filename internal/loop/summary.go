@@ -83,12 +83,7 @@ func (s *Summary) String() string {
 	fmt.Fprintf(&b, `
 run directory  %s
 trained model  %s
-
-What to try next
-  seadtrain analyze %[1]s/episodes/step-%[3]d.jsonl     metrics and the grid of states of the last step's dialogues
-  less %[1]s/episodes/step-%[3]d.jsonl                  the dialogues themselves
-  seadtrain eval %[1]s/config.toml --model %[2]s --profiles 240 --greedy
-`, s.Directory, s.Checkpoint, s.Steps)
+`, s.Directory, s.Checkpoint)
 	return b.String()
 }
 

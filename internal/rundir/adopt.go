@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -11,12 +12,14 @@ import (
 	"seadtrain/internal/config"
 )
 
-// Adopt writes the resolved config into a new directory, and in one that has a config checks that it is the same, but for
-// the keys in free, which do not change what is computed.
-func (d *Dir) Adopt(cfg config.Validator, stored config.Validator, free ...string) error {
-	path := d.File("config.toml")
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		return config.Write(path, cfg)
+const configName = "config.toml"
+
+// Agree checks that a directory with a config in it has this one, but for the keys in free, which do not change what is
+// computed.
+func (d *Dir) Agree(cfg config.Validator, stored config.Validator, free ...string) error {
+	path := d.File(configName)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	if err := config.Load(path, nil, stored); err != nil {
 		return fmt.Errorf("the run directory's config: %w", err)
@@ -44,6 +47,21 @@ func (d *Dir) Adopt(cfg config.Validator, stored config.Validator, free ...strin
 	}
 	slices.Sort(differ)
 	return fmt.Errorf("%s belongs to a run with another config (%s): go on with that one, or take a new directory", d.Path, strings.Join(differ, "; "))
+}
+
+// Begin writes the resolved config, unless there is one, and makes the folders of a run: call it when all that the run
+// needs is open, so that a start that fails leaves nothing to stumble over.
+func (d *Dir) Begin(cfg config.Validator, folders ...string) error {
+	for _, name := range folders {
+		if err := os.MkdirAll(d.File(name), 0o755); err != nil {
+			return fmt.Errorf("begin a run: %w", err)
+		}
+	}
+	path := d.File(configName)
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return config.Write(path, cfg)
 }
 
 // flat lists the keys of a marshalled config by full path, with their values as text.

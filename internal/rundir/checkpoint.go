@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,7 +98,7 @@ func syncPath(path string) error {
 
 // steps lists the checkpoints by name, newest first.
 func (d *Dir) steps() ([]int, error) {
-	entries, err := os.ReadDir(d.File("checkpoints"))
+	entries, err := readDir(d.File("checkpoints"))
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +129,21 @@ func (d *Dir) Latest() (latest *Checkpoint, broken []Broken, err error) {
 		return &Checkpoint{Step: n, Path: path}, broken, nil
 	}
 	return nil, broken, nil
+}
+
+// Resume gives the newest checkpoint to restore, and warns of newer ones that are broken. Without any it does nothing.
+func (d *Dir) Resume(restore func(*Checkpoint) error) error {
+	c, broken, err := d.Latest()
+	for _, b := range broken {
+		slog.Warn("ignored a broken checkpoint", "path", b.Path, "error", b.Err)
+	}
+	if err != nil || c == nil {
+		return err
+	}
+	if err := restore(c); err != nil {
+		return fmt.Errorf("resume from %s: %w", c.Path, err)
+	}
+	return nil
 }
 
 // Prune removes all but the newest keep checkpoints. 0 keeps all.

@@ -57,12 +57,53 @@ func TestNewCountsUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := d.Begin(&settings{}); err != nil {
+			t.Fatal(err)
+		}
 		if want := filepath.Join(base, fmt.Sprintf("nano-2026-02-03-%d", n)); d.Path != want {
 			t.Errorf("run %d is in %s, want %s", n, d.Path, want)
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A start that fails leaves nothing: what Open made goes when no run has begun in it, and only that.
+func TestFailedStartLeavesNothing(t *testing.T) {
+	base := t.TempDir()
+	left := func() string {
+		var names []string
+		filepath.WalkDir(base, func(path string, _ os.DirEntry, err error) error {
+			if name, _ := filepath.Rel(base, path); name != "." {
+				names = append(names, name)
+			}
+			return err
+		})
+		return strings.Join(names, " ")
+	}
+	d, err := New(filepath.Join(base, "runs"), "a", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil || left() != "" {
+		t.Errorf("a new one: left are %q, %v", left(), err)
+	}
+	mustOpen(t, filepath.Join(base, "x", "y")).Close()
+	if left() != "" {
+		t.Errorf("a named one: left are %q", left())
+	}
+	mine := filepath.Join(base, "mine")
+	if err := os.Mkdir(mine, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, mine).Close()
+	if left() != "mine mine/lock" {
+		t.Errorf("one that was there: left are %q", left())
+	}
+	d = mustOpen(t, filepath.Join(base, "begun"))
+	if err := errors.Join(d.Begin(&settings{}, "eval"), d.Close()); err != nil || left() != "begun begun/config.toml begun/eval begun/lock mine mine/lock" {
+		t.Errorf("one with a run: left are %q, %v", left(), err)
 	}
 }
 
@@ -231,7 +272,10 @@ func TestFailedFill(t *testing.T) {
 // What a killed writer leaves is removed at the next start.
 func TestSweepAndRewind(t *testing.T) {
 	dir := t.TempDir()
-	mustOpen(t, dir).Close()
+	before := mustOpen(t, dir)
+	if err := errors.Join(before.Begin(&settings{}, kinds...), before.Close()); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.MkdirAll(filepath.Join(dir, "checkpoints", ".step-3.tmp", "trainer"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +290,7 @@ func TestSweepAndRewind(t *testing.T) {
 	}
 	var got []string
 	filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if name, _ := filepath.Rel(dir, path); !e.IsDir() && name != "lock" {
+		if name, _ := filepath.Rel(dir, path); !e.IsDir() && name != "lock" && name != configName {
 			got = append(got, name)
 		}
 		return err
@@ -317,21 +361,21 @@ type settings struct {
 
 func (*settings) Validate() error { return nil }
 
-func TestAdopt(t *testing.T) {
+func TestAgree(t *testing.T) {
 	d := mustOpen(t, t.TempDir())
 	cfg := &settings{Seed: 3, Every: 5}
 	cfg.Train.LR = 1e-6
 	for range 2 { // written, then found to be the same
-		if err := d.Adopt(cfg, &settings{}, "every"); err != nil {
+		if err := errors.Join(d.Agree(cfg, &settings{}, "every"), d.Begin(cfg)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cfg.Every = 9 // changes nothing that is computed
-	if err := d.Adopt(cfg, &settings{}, "every"); err != nil {
+	if err := d.Agree(cfg, &settings{}, "every"); err != nil {
 		t.Error(err)
 	}
 	cfg.Train.LR, cfg.Seed = 1e-5, 4
-	err := d.Adopt(cfg, &settings{}, "every")
+	err := d.Agree(cfg, &settings{}, "every")
 	if err == nil || !strings.Contains(err.Error(), "seed was 3, is 4; train.lr was 0.000001, is 0.00001") {
 		t.Errorf("another config: %v", err)
 	}

@@ -1,8 +1,8 @@
 package sft
 
 import (
-	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 
+	"seadtrain/dialogue"
 	"seadtrain/model/chat"
 	"seadtrain/model/tokenizer"
 	"seadtrain/train"
@@ -23,33 +24,36 @@ type message struct {
 	Loss *bool `json:"loss"`
 }
 
-// maxLine bounds one conversation.
-const maxLine = 64 << 20
-
 // Read reads a JSONL file of conversations, {"messages": [{"role", "content", "loss"?}, …]} a line; other keys are
 // ignored. It makes one sample of each: the tokens that rollouts would give the model, with loss on content and end of
 // turn of the trained turns. maxTokens bounds a sample.
-func Read(path string, tok *tokenizer.Tokenizer, tpl *chat.Template, maxTokens int) ([]*train.Sample, error) {
+func Read(ctx context.Context, path string, tok *tokenizer.Tokenizer, tpl *chat.Template, maxTokens int) ([]*train.Sample, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read conversations: %w", err)
 	}
 	defer f.Close()
 	r := &reader{tok: tok, chat: tpl, maxTokens: maxTokens}
-	scan := bufio.NewScanner(f)
-	scan.Buffer(make([]byte, 64<<10), maxLine)
 	const block = 4096 // lines that are tokenised side by side
 	var samples []*train.Sample
-	var lines [][]byte
-	done := 0
+	var lines []dialogue.Line
 	flush := func() error {
-		part, err := r.block(path, done+1, lines)
-		samples = append(samples, part...)
-		done, lines = done+len(lines), lines[:0]
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		part, err := r.block(lines)
+		samples, lines = append(samples, part...), lines[:0]
 		return err
 	}
-	for scan.Scan() {
-		if lines = append(lines, bytes.Clone(scan.Bytes())); len(lines) == block {
+	for line, err := range dialogue.Lines(f, path) {
+		if err != nil {
+			return nil, errors.Join(flush(), err)
+		}
+		if len(line.Text) == 0 {
+			continue
+		}
+		line.Text = bytes.Clone(line.Text)
+		if lines = append(lines, line); len(lines) == block {
 			if err := flush(); err != nil {
 				return nil, err
 			}
@@ -57,9 +61,6 @@ func Read(path string, tok *tokenizer.Tokenizer, tpl *chat.Template, maxTokens i
 	}
 	if err := flush(); err != nil {
 		return nil, err
-	}
-	if err := scan.Err(); err != nil {
-		return nil, fmt.Errorf("%s:%d: %w", path, done+1, err)
 	}
 	if len(samples) == 0 {
 		return nil, fmt.Errorf("%s: no conversations", path)
@@ -73,8 +74,8 @@ type reader struct {
 	maxTokens int
 }
 
-// block makes samples of consecutive lines, on all cores, in their order. The error is the first line's that has one.
-func (r *reader) block(path string, first int, lines [][]byte) ([]*train.Sample, error) {
+// block makes samples of lines, on all cores, in their order. The error is the first line's that has one.
+func (r *reader) block(lines []dialogue.Line) ([]*train.Sample, error) {
 	out := make([]*train.Sample, len(lines))
 	errs := make([]error, len(lines))
 	var wait sync.WaitGroup
@@ -84,27 +85,17 @@ func (r *reader) block(path string, first int, lines [][]byte) ([]*train.Sample,
 		go func() {
 			defer wait.Done()
 			for i := w; i < len(lines); i += workers {
-				if len(bytes.TrimSpace(lines[i])) == 0 {
-					continue
-				}
-				id := fmt.Sprintf("%s:%d", path, first+i)
-				if out[i], errs[i] = r.sample(id, lines[i]); errs[i] != nil {
-					errs[i] = fmt.Errorf("%s: %w", id, errs[i])
-				}
+				out[i], errs[i] = r.sample(lines[i].Where, lines[i].Text)
 			}
 		}()
 	}
 	wait.Wait()
-	var kept []*train.Sample
-	for i, s := range out {
-		if errs[i] != nil {
-			return nil, errs[i]
-		}
-		if s != nil {
-			kept = append(kept, s)
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", lines[i].Where, err)
 		}
 	}
-	return kept, nil
+	return out, nil
 }
 
 func (r *reader) sample(id string, line []byte) (*train.Sample, error) {
@@ -112,7 +103,7 @@ func (r *reader) sample(id string, line []byte) (*train.Sample, error) {
 		Messages []message `json:"messages"`
 	}
 	if err := json.Unmarshal(line, &conversation); err != nil {
-		return nil, fmt.Errorf(`want {"messages": [{"role", "content"}, …]}: %w`, err)
+		return nil, fmt.Errorf(`want {"messages": [{"role", "content"}, …]}: %w`, dialogue.ExplainJSON(err))
 	}
 	messages := conversation.Messages
 	if len(messages) == 0 {

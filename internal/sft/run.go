@@ -57,16 +57,24 @@ func Run(ctx context.Context, cfg Config, out string, line *progress.Line) (*Res
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	for _, file := range []string{cfg.Data, cfg.EvalData} { // before the model is loaded
+		if _, err := os.Stat(file); file != "" && err != nil {
+			return nil, fmt.Errorf("read conversations: %w", err)
+		}
+	}
 	dir, err := rundir.Open(out)
 	if err != nil {
 		return nil, err
 	}
 	r := &run{cfg: cfg, dir: dir, line: line}
 	defer r.close()
-	if err := r.dir.Adopt(&cfg, &Config{}); err != nil {
+	if err := r.dir.Agree(&cfg, &Config{}); err != nil {
 		return nil, err
 	}
-	if err := r.open(); err != nil {
+	if err := r.open(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.dir.Begin(&cfg); err != nil {
 		return nil, err
 	}
 	if err := r.resume(); err != nil {
@@ -97,7 +105,7 @@ func (r *run) close() {
 }
 
 // open loads model and data.
-func (r *run) open() error {
+func (r *run) open(ctx context.Context) error {
 	dtype, reason, err := precision.Choose(r.cfg.DType)
 	if err != nil {
 		return err
@@ -112,12 +120,12 @@ func (r *run) open() error {
 	if r.cfg.MaxTokens > 0 {
 		longest = min(longest, r.cfg.MaxTokens)
 	}
-	samples, err := Read(r.cfg.Data, r.bundle.Tokenizer, r.bundle.Chat, longest)
+	samples, err := Read(ctx, r.cfg.Data, r.bundle.Tokenizer, r.bundle.Chat, longest)
 	if err != nil {
 		return err
 	}
 	if r.cfg.EvalData != "" {
-		if r.eval, err = Read(r.cfg.EvalData, r.bundle.Tokenizer, r.bundle.Chat, longest); err != nil {
+		if r.eval, err = Read(ctx, r.cfg.EvalData, r.bundle.Tokenizer, r.bundle.Chat, longest); err != nil {
 			return err
 		}
 	} else {
@@ -137,18 +145,15 @@ func (r *run) open() error {
 
 // resume takes up the newest checkpoint.
 func (r *run) resume() error {
-	c, broken, err := r.dir.Latest()
-	if err != nil {
-		return err
-	}
-	for _, b := range broken {
-		slog.Warn("ignored a broken checkpoint", "path", b.Path, "error", b.Err)
-	}
-	if c != nil {
+	err := r.dir.Resume(func(c *rundir.Checkpoint) error {
 		if err := r.sft.Optimizer.Load(c.Trainer()); err != nil {
-			return fmt.Errorf("resume from %s: %w", c.Path, err)
+			return err
 		}
 		slog.Info("resumed", "checkpoint", c.Path, "step", r.sft.Done(), "of", r.sft.Steps())
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	r.saved, r.first = r.sft.Done(), r.sft.Done()
 	r.log, err = rundir.OpenLog(r.dir.File("metrics.jsonl"), int(r.sft.Done()))

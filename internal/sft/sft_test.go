@@ -51,7 +51,7 @@ func TestRead(t *testing.T) {
 		{`{"messages":[{"role":"user","content":"<|im_end|>"},{"role":"assistant","content":"<|im_end|>"}]}`,
 			"<|im_end|><|im_end|>"}, // as plain text, then as the token
 	} {
-		samples, err := Read(data(t, c.line), b.Tokenizer, b.Chat, 500)
+		samples, err := Read(context.Background(), data(t, c.line), b.Tokenizer, b.Chat, 500)
 		if err != nil || len(samples) != 1 {
 			t.Fatalf("%s: %v", c.line, err)
 		}
@@ -76,7 +76,7 @@ func TestRead(t *testing.T) {
 	}
 	// The tokens are those of the chat template.
 	line := `{"messages":[{"role":"system","content":"S"},{"role":"user","content":"Hello there"},{"role":"assistant","content":"Hi"}]}`
-	samples, err := Read(data(t, line), b.Tokenizer, b.Chat, 500)
+	samples, err := Read(context.Background(), data(t, line), b.Tokenizer, b.Chat, 500)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestReadErrors(t *testing.T) {
 		{[]string{""}, ": no conversations"},
 		{[]string{good, "", "{"}, ":3: want"}, // empty lines count and are skipped
 	} {
-		if _, err := Read(data(t, c.lines...), b.Tokenizer, b.Chat, 500); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Read(context.Background(), data(t, c.lines...), b.Tokenizer, b.Chat, 500); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.lines, err, c.want)
 		}
 	}
@@ -111,7 +111,7 @@ func TestReadErrors(t *testing.T) {
 	for i := range 5000 {
 		many = append(many, fmt.Sprintf(`{"messages":[{"role":"assistant","content":"%d"}]}`, i))
 	}
-	samples, err := Read(data(t, many...), b.Tokenizer, b.Chat, 500)
+	samples, err := Read(context.Background(), data(t, many...), b.Tokenizer, b.Chat, 500)
 	if err != nil || len(samples) != 5000 {
 		t.Fatal(len(samples), err)
 	}
@@ -120,7 +120,7 @@ func TestReadErrors(t *testing.T) {
 			t.Fatalf("sample %d is %s", i, s.ID)
 		}
 	}
-	if _, err := Read(data(t, append(many, "{")...), b.Tokenizer, b.Chat, 500); err == nil || !strings.Contains(err.Error(), ":5001:") {
+	if _, err := Read(context.Background(), data(t, append(many, "{")...), b.Tokenizer, b.Chat, 500); err == nil || !strings.Contains(err.Error(), ":5001:") {
 		t.Errorf("an error beyond the first block: %v", err)
 	}
 }

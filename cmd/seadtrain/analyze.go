@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -23,8 +23,8 @@ func analyzeCommand() *cli.Command {
 		Flags: []cli.Flag{
 			scenarioFlag("the file's own, else " + defaultScenario),
 			&cli.StringFlag{Name: "before", Usage: "`FILE` of earlier dialogues to compare with"},
-			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "`SEED` of the bootstrap"},
-			&cli.IntFlag{Name: "resamples", Usage: "`NUMBER` of bootstrap resamples (default: 2000)"},
+			&cli.Uint64Flag{Name: "seed", Value: loop.Default().Eval.Seed, Usage: "`SEED` of the bootstrap"},
+			&cli.IntFlag{Name: "resamples", Value: eval.DefaultResamples, Usage: "`NUMBER` of bootstrap resamples"},
 			jsonFlag(),
 		},
 		Description: `FILE is JSONL ("-": standard input), ours or in the published format: one object a line with ground_truth_history,
@@ -39,54 +39,53 @@ EXAMPLES
 			if err := args(c, "FILE"); err != nil {
 				return err
 			}
-			if c.Int("resamples") < 0 {
-				return usagef("--resamples %d: want 0 (2000) or more", c.Int("resamples"))
+			if n := c.Int("resamples"); n < 1 || n > eval.MaxResamples {
+				return usagef("--resamples %d: want 1 to %d", n, eval.MaxResamples)
 			}
-			episodes, err := readEpisodes(c.Args().First())
+			if c.IsSet("scenario") {
+				if _, err := loop.OpenScenario(c.String("scenario"), ""); err != nil {
+					return usagef("--scenario: %w", err)
+				}
+			}
+			result, err := unlessStopped(c.Context, func() (printed, error) { return analyze(c) })
 			if err != nil {
 				return err
 			}
-			scn, err := scenarioOf(episodes, c.String("scenario"))
-			if err != nil {
-				return err
-			}
-			opts := eval.Options{Resamples: c.Int("resamples"), Seed: c.Uint64("seed")}
-			if before := c.String("before"); before != "" {
-				earlier, err := readEpisodes(before)
-				if err != nil {
-					return err
-				}
-				if _, err := scenarioOf(earlier, scn.Name+"/"+scn.Language); err != nil {
-					return fmt.Errorf("--before: %w", err)
-				}
-				cmp := eval.Compare(scn, earlier, episodes, opts)
-				return show(c, cmp, cmp.Table())
-			}
-			report := eval.Evaluate(scn, episodes, opts)
-			grid := eval.Analyse(scn, episodes, eval.DefaultBands())
-			return show(c, report, report.Table()+"\n"+grid.Summary()+"\n"+grid.Grid())
+			return show(c, result)
 		},
 	}
 }
 
-// show prints a result as JSON or as text.
-func show(c *cli.Context, v any, text string) error {
-	if c.Bool("json") {
-		return printJSON(os.Stdout, v)
+func analyze(c *cli.Context) (p printed, err error) {
+	episodes, err := readEpisodes(c.Args().First())
+	if err != nil {
+		return p, err
 	}
-	_, err := fmt.Print(text)
-	return err
+	var earlier []dialogue.Episode
+	before := c.String("before")
+	if before != "" {
+		if earlier, err = readEpisodes(before); err != nil {
+			return p, err
+		}
+	}
+	scn, err := scenarioOf(slices.Concat(episodes, earlier), c.String("scenario"))
+	if err != nil {
+		return p, err
+	}
+	opts := eval.Options{Resamples: c.Int("resamples"), Seed: c.Uint64("seed")}
+	if before == "" {
+		report := eval.Evaluate(scn, episodes, opts)
+		grid := eval.Analyse(scn, episodes, eval.DefaultBands())
+		return printed{report, report.Table() + "\n" + grid.Summary() + "\n" + grid.Grid()}, nil
+	}
+	cmp := eval.Compare(scn, earlier, episodes, opts)
+	return printed{cmp, cmp.Table()}, nil
 }
 
 func readEpisodes(path string) (all []dialogue.Episode, err error) {
 	err = readFile(path, func(r io.Reader) error {
-		for ep, err := range dialogue.Episodes(r, path) {
-			if err != nil {
-				return err
-			}
-			all = append(all, ep)
-		}
-		return nil
+		all, err = dialogue.AllEpisodes(r, path)
+		return err
 	})
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%s: no dialogues", path)
@@ -106,7 +105,7 @@ func scenarioOf(episodes []dialogue.Episode, asked string) (*dialogue.Scenario, 
 			ref = own
 		}
 		if asked == "" && own != ref {
-			return nil, fmt.Errorf("dialogues of two scenarios in one file, %s and %s: analyze them apart", ref, own)
+			return nil, fmt.Errorf("dialogues of two scenarios, %s and %s: analyze them apart", ref, own)
 		}
 	}
 	if ref == "" {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -35,6 +34,7 @@ func newApp() *cli.App {
 		Description:          about,
 		EnableBashCompletion: true,
 		HideVersion:          true,
+		Writer:               stdout,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
 		},
@@ -57,10 +57,10 @@ func newApp() *cli.App {
 	return app
 }
 
-// quiet makes every command report a wrong flag as an error alone, without its help text.
+// quiet makes every command report a wrong flag as an error alone, without its help text, and an empty one as wrong.
 func quiet(commands []*cli.Command, onUsageError cli.OnUsageErrorFunc) {
 	for _, c := range commands {
-		c.OnUsageError, c.HideHelpCommand = onUsageError, true
+		c.OnUsageError, c.HideHelpCommand, c.Before = onUsageError, true, refuseEmpty
 		if len(c.Subcommands) > 0 {
 			c.Action = func(c *cli.Context) error {
 				if c.NArg() == 0 {
@@ -71,6 +71,18 @@ func quiet(commands []*cli.Command, onUsageError cli.OnUsageErrorFunc) {
 			quiet(c.Subcommands, onUsageError)
 		}
 	}
+}
+
+// refuseEmpty refuses --flag "": most often a variable of a script that is not set.
+func refuseEmpty(c *cli.Context) error {
+	for _, f := range c.Command.Flags {
+		if name := f.Names()[0]; c.IsSet(name) {
+			if text, ok := c.Value(name).(string); ok && text == "" {
+				return usagef("--%s: empty", name)
+			}
+		}
+	}
+	return nil
 }
 
 // args checks the number of positional arguments.
@@ -187,7 +199,7 @@ compdef _seadtrain seadtrain
 			if !ok {
 				return usagef("completion: no script for %q: want bash or zsh", c.Args().First())
 			}
-			_, err := fmt.Fprint(os.Stdout, script)
+			_, err := fmt.Fprint(stdout, script)
 			return err
 		},
 	}

@@ -41,7 +41,7 @@ func corpusCommand() *cli.Command {
 				}
 				worlds = append(worlds, r)
 			}
-			return writeFile(c.String("out"), func(w io.Writer) error {
+			return writeFile(c.Context, c.String("out"), func(w io.Writer) error {
 				return nano.Corpus(w, worlds, c.Uint64("seed"), c.Int("dialogues"))
 			})
 		},

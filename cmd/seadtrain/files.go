@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"seadtrain/dialogue"
 	"seadtrain/internal/convert"
 	"seadtrain/internal/hfdir"
 	"seadtrain/internal/precision"
@@ -19,27 +16,8 @@ import (
 	"seadtrain/model"
 	"seadtrain/model/tokenizer"
 	"seadtrain/torch"
+	"seadtrain/train"
 )
-
-// readFile opens an argument for reading; "-" is standard input.
-func readFile(path string, read func(r io.Reader) error) error {
-	if path == "-" {
-		return read(os.Stdin)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(read(f), f.Close())
-}
-
-// writeFile writes an output, whole or not at all; "-" is standard output.
-func writeFile(path string, write func(w io.Writer) error) error {
-	if path == "-" {
-		return write(os.Stdout)
-	}
-	return dialogue.AtomicWrite(path, write)
-}
 
 func scoreCommand() *cli.Command {
 	return &cli.Command{
@@ -61,45 +39,45 @@ EXAMPLES
 			if err := args(c, "MODEL", "FILE"); err != nil {
 				return err
 			}
-			if c.Int("batch-tokens") < 1 {
-				return usagef("--batch-tokens %d: want at least 1", c.Int("batch-tokens"))
+			if n := c.Int("batch-tokens"); n < 1 || n > train.MaxTokens {
+				return usagef("--batch-tokens %d: want 1 to %d", n, train.MaxTokens)
 			}
 			if n := c.Int("threads"); n < 0 || n > torch.MaxThreads {
 				return usagef("--threads %d: want 1 to %d, or 0 (one per core)", n, torch.MaxThreads)
 			}
-			return runScore(c.Context, c.Args().Get(0), c.Args().Get(1), c.String("dtype"), c.Int("batch-tokens"), c.Int("threads"))
+			dtype, _, err := precision.Choose(c.String("dtype"))
+			if err != nil {
+				return usagef("--%w", err)
+			}
+			return runScore(c.Context, c.Args().Get(0), c.Args().Get(1), dtype, c.Int("batch-tokens"), c.Int("threads"))
 		},
 	}
 }
 
-func runScore(ctx context.Context, ref, file, dtypeName string, batchTokens, threads int) error {
-	dtype, _, err := precision.Choose(dtypeName)
-	if err != nil {
-		return usagef("--%w", err)
-	}
-	torch.SetNumThreads(threads)
-	dir, err := hfdir.Resolve(ref)
-	if err != nil {
-		return err
-	}
-	m, err := model.Load(dir, model.Options{DType: dtype})
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	var tok *tokenizer.Tokenizer
-	open := func() (*tokenizer.Tokenizer, error) {
-		if tok == nil {
-			tok, err = tokenizer.Load(dir)
-		}
-		return tok, err
-	}
+func runScore(ctx context.Context, ref, file string, dtype torch.DType, batchTokens, threads int) error {
 	return readFile(file, func(r io.Reader) error {
-		seqs, err := score.Read(r, file, m, open)
+		torch.SetNumThreads(threads)
+		dir, err := hfdir.Resolve(ref)
 		if err != nil {
 			return err
 		}
-		return score.Write(ctx, os.Stdout, m, seqs, batchTokens)
+		m, err := model.Load(dir, model.Options{DType: dtype})
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		var tok *tokenizer.Tokenizer
+		open := func() (*tokenizer.Tokenizer, error) {
+			if tok == nil {
+				tok, err = tokenizer.Load(dir)
+			}
+			return tok, err
+		}
+		seqs, err := unlessStopped(ctx, func() ([][]int32, error) { return score.Read(r, file, m, open) })
+		if err != nil {
+			return err
+		}
+		return score.Write(ctx, stdout, m, seqs, batchTokens)
 	})
 }
 
@@ -128,10 +106,14 @@ EXAMPLES
 				return usagef("--max-shard %w", err)
 			}
 			src, dst := c.Args().Get(0), c.Args().Get(1)
-			if err := convert.Convert(src, dst, convert.Options{DType: c.String("dtype"), MaxShard: shard}); err != nil {
+			opts := convert.Options{DType: c.String("dtype"), MaxShard: shard}
+			if err := opts.Validate(dst); err != nil {
+				return usagef("convert: %w", err)
+			}
+			if err := convert.Convert(c.Context, src, dst, opts); err != nil {
 				return err
 			}
-			_, err = fmt.Println("model:", dst)
+			_, err = fmt.Fprintln(stdout, "model:", dst)
 			return err
 		},
 	}

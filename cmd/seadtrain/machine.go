@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -36,10 +35,10 @@ func doctorCommand() *cli.Command {
 			}
 			found := doctor.Report(doctor.Options{Root: c.String("root")})
 			if c.Bool("json") {
-				if err := printJSON(os.Stdout, found); err != nil {
+				if err := printJSON(stdout, found); err != nil {
 					return err
 				}
-			} else if _, err := fmt.Print(found); err != nil {
+			} else if _, err := fmt.Fprint(stdout, found); err != nil {
 				return err
 			}
 			if !found.Healthy() {
@@ -61,9 +60,9 @@ func versionCommand() *cli.Command {
 			}
 			v := version.Get(torch.Version())
 			if c.Bool("json") {
-				return printJSON(os.Stdout, v)
+				return printJSON(stdout, v)
 			}
-			_, err := fmt.Print(v)
+			_, err := fmt.Fprint(stdout, v)
 			return err
 		},
 	}

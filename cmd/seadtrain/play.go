@@ -1,11 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -23,13 +24,13 @@ func playFlags() []cli.Flag {
 		&cli.StringFlag{Name: "model", Usage: "the agent's `DIRECTORY`, for example a checkpoint (default: the config's model)"},
 		&cli.StringFlag{Name: "user", Value: loop.Frozen, Usage: "who plays the user: frozen (the config's model) or rules (scenario nano)"},
 		&cli.BoolFlag{Name: "greedy", Usage: "the agent takes the likeliest token"},
-		&cli.Float64Flag{Name: "temperature", Usage: "the agent's `TEMPERATURE`"},
+		&cli.Float64Flag{Name: "temperature", Usage: "the agent's `TEMPERATURE`", DefaultText: "the config's"},
 		setFlag(),
 	}
 }
 
-// openStage loads config and models of such a command.
-func openStage(c *cli.Context) (*loop.Config, *loop.Stage, error) {
+// prepare reads config and scenario of such a command and checks all that can be checked before models are loaded.
+func prepare(c *cli.Context) (*loop.Config, *dialogue.Scenario, error) {
 	if err := args(c, "CONFIG"); err != nil {
 		return nil, nil, err
 	}
@@ -40,8 +41,14 @@ func openStage(c *cli.Context) (*loop.Config, *loop.Stage, error) {
 	if c.Bool("greedy") && c.IsSet("temperature") {
 		return nil, nil, usagef("--greedy and --temperature exclude each other")
 	}
-	s, err := loop.Open(cfg, c.String("model"), false)
-	return cfg, s, err
+	scn, err := cfg.Check(c.String("user"))
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	if path := c.String("out"); path != "" {
+		err = checkOutput(path)
+	}
+	return cfg, scn, err
 }
 
 // sampling applies the flags to how the agent draws.
@@ -52,16 +59,38 @@ func sampling(c *cli.Context, s rollout.Sampling) (rollout.Sampling, error) {
 	if c.IsSet("temperature") {
 		s.Temperature = c.Float64("temperature")
 	}
-	return s, usage(s.Validate())
+	if err := s.Validate(); err != nil { // the config's were good
+		return s, usagef("%s", strings.Replace(err.Error(), "sampling.temperature:", "--temperature", 1))
+	}
+	return s, nil
 }
 
-// showDialogues is a rollout's progress line.
-func showDialogues(p rollout.Progress) {
-	rate := ""
-	if share, ok := p.Rate(); ok {
-		rate = fmt.Sprintf("  completion %.0f %%", 100*share)
+// showDialogues makes a rollout's progress line.
+func showDialogues() func(rollout.Progress) {
+	began := false
+	return func(p rollout.Progress) {
+		if p.Done > 0 && !began {
+			began = true
+			slog.Debug("phase", "phase", "first dialogue over")
+		}
+		stderr.Show("%s %s  (Ctrl-C stops)", progress.Bar(p.Done, p.Total, 20), p)
 	}
-	stderr.Show("%s %d/%d dialogues%s  ~%s left  (Ctrl-C stops)", progress.Bar(p.Done, p.Total, 20), p.Done, p.Total, rate, p.Left.Round(time.Second))
+}
+
+// keep writes dialogues. With an error those that came to an end of their own are kept, if any, and the error stays.
+func keep(c *cli.Context, episodes []dialogue.Episode, o dialogue.WriteOptions, err error) error {
+	path := c.String("out")
+	if err != nil {
+		total := len(episodes)
+		episodes = slices.DeleteFunc(episodes, func(ep dialogue.Episode) bool { return ep.End == dialogue.EndCancelled })
+		slog.Warn("stopped early", "finished_dialogues", len(episodes), "cut_off", total-len(episodes), "written_to", path)
+		if len(episodes) == 0 {
+			return err
+		}
+	}
+	return errors.Join(err, writeFile(context.WithoutCancel(c.Context), path, func(w io.Writer) error {
+		return dialogue.EncodeEpisodes(w, episodes, o)
+	}))
 }
 
 func rolloutCommand() *cli.Command {
@@ -83,15 +112,11 @@ func rolloutCommand() *cli.Command {
 			if c.String("out") == "" {
 				return usagef("rollout: --out is missing")
 			}
-			if g, n := c.Int("group"), c.Int("sample"); g < 1 || n < 1 || n > curriculum.MaxProfiles || g > curriculum.MaxProfiles/n {
-				return usagef("rollout: --group %d, --sample %d: want at least 1 each, and at most %d dialogues", g, n, curriculum.MaxProfiles)
+			group, sample := c.Int("group"), c.Int("sample")
+			if group < 1 || sample < 1 || sample > loop.MaxDialogues/group {
+				return usagef("rollout: --group %d, --sample %d: want at least 1 each, and at most %d dialogues", group, sample, loop.MaxDialogues)
 			}
-			cfg, s, err := openStage(c)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			profiles, err := profilesFor(c, cfg, s.Scenario)
+			cfg, scn, err := prepare(c)
 			if err != nil {
 				return err
 			}
@@ -99,34 +124,29 @@ func rolloutCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			episodes, err := s.Play(c.Context, rollout.Request{
-				Profiles: profiles, Group: c.Int("group"), Seed: cfg.Seed, AgentSampling: &draw, Progress: showDialogues,
-			}, c.String("user"))
-			stderr.Clear()
-			if err != nil && !errors.Is(err, rollout.ErrTooManyExcluded) {
+			profiles, err := profilesFor(c, cfg, scn)
+			if err != nil {
 				return err
 			}
-			if err != nil {
-				slog.Warn("dialogues", "error", err)
+			if n := len(profiles); n > loop.MaxDialogues/group {
+				return usagef("rollout: --group %d: with %d profiles that is more than %d dialogues", group, n, loop.MaxDialogues)
 			}
-			return writeFile(c.String("out"), func(w io.Writer) error {
-				return writeEpisodes(w, episodes, dialogue.WriteOptions{Trace: c.Bool("trace")})
-			})
+			s, err := loop.Open(cfg, c.String("model"), false)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			episodes, err := s.Play(c.Context, rollout.Request{
+				Profiles: profiles, Group: group, Seed: cfg.Seed, AgentSampling: &draw, Progress: showDialogues(),
+			}, c.String("user"))
+			stderr.Clear()
+			if errors.Is(err, rollout.ErrTooManyExcluded) {
+				slog.Warn("dialogues", "error", err)
+				err = nil
+			}
+			return keep(c, episodes, dialogue.WriteOptions{Trace: c.Bool("trace")}, err)
 		},
 	}
-}
-
-func writeEpisodes(w io.Writer, episodes []dialogue.Episode, o dialogue.WriteOptions) error {
-	for i := range episodes {
-		line, err := dialogue.MarshalEpisode(&episodes[i], o)
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(line); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // profilesFor reads the profiles, or draws them as the first step of a run with this seed would.
@@ -164,11 +184,10 @@ EXAMPLES
 			if n := c.Int("profiles"); c.IsSet("profiles") && (n < 1 || n > curriculum.MaxProfiles) {
 				return usagef("--profiles %d: want 1 to %d", n, curriculum.MaxProfiles)
 			}
-			cfg, s, err := openStage(c)
+			cfg, _, err := prepare(c)
 			if err != nil {
 				return err
 			}
-			defer s.Close()
 			e := cfg.Eval
 			if n := c.Int("profiles"); n > 0 {
 				e.Profiles = n
@@ -176,18 +195,24 @@ EXAMPLES
 			if e.Profiles == 0 {
 				return usagef("eval.profiles is 0: say how many with --profiles")
 			}
-			if e.Agent, err = sampling(c, e.Agent); err != nil {
-				return err
+			if e.Agent, err = sampling(c, e.Agent); err == nil {
+				err = usage(e.Validate())
 			}
-			episodes, err := s.Evaluate(c.Context, &e, c.String("user"), 0, showDialogues)
-			stderr.Clear()
 			if err != nil {
 				return err
 			}
-			if path := c.String("out"); path != "" {
-				if err := writeFile(path, func(w io.Writer) error { return writeEpisodes(w, episodes, dialogue.WriteOptions{}) }); err != nil {
-					return err
-				}
+			s, err := loop.Open(cfg, c.String("model"), false)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			episodes, err := s.Evaluate(c.Context, &e, c.String("user"), 0, showDialogues())
+			stderr.Clear()
+			if c.String("out") != "" {
+				err = keep(c, episodes, dialogue.WriteOptions{}, err)
+			}
+			if err != nil {
+				return err
 			}
 			report := eval.Evaluate(s.Scenario, episodes, eval.Options{Seed: e.Seed, Resamples: e.Resamples})
 			text := report.Table()
@@ -197,14 +222,14 @@ EXAMPLES
 				text += "\nuser against the rules: " + f.String() + "\n"
 			}
 			if cfg.Rollout.Mode == dialogue.Guided {
-				f, err := s.FreeFormat(c.Context, cfg, showDialogues)
+				f, err := s.FreeFormat(c.Context, cfg, showDialogues())
 				stderr.Clear()
 				if err != nil {
 					return err
 				}
 				text += "\nagent in free mode keeps its form: " + f.String() + "\n"
 			}
-			return show(c, report, text)
+			return show(c, printed{report, text})
 		},
 	}
 }

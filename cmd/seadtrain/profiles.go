@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,7 +54,16 @@ func profilesCommand() *cli.Command {
 					if err := args(c, "FILE"); err != nil {
 						return err
 					}
-					scn, all, err := validateProfiles(c.Args().First(), c.String("scenario"))
+					if c.IsSet("scenario") {
+						if _, err := loop.OpenScenario(c.String("scenario"), ""); err != nil {
+							return usagef("--scenario: %w", err)
+						}
+					}
+					var scn *dialogue.Scenario
+					all, err := unlessStopped(c.Context, func() (all []dialogue.Profile, err error) {
+						scn, all, err = validateProfiles(c.Args().First(), c.String("scenario"))
+						return all, err
+					})
 					if err != nil {
 						return err
 					}
@@ -63,7 +71,7 @@ func profilesCommand() *cli.Command {
 					for _, p := range all {
 						states[p.State.String()] = true
 					}
-					_, err = fmt.Printf("%d profiles, all valid for %s/%s, in %d of %d states\n", len(all), scn.Name, scn.Language, len(states), scn.States())
+					_, err = fmt.Fprintf(stdout, "%d profiles, all valid for %s/%s, in %d of %d states\n", len(all), scn.Name, scn.Language, len(states), scn.States())
 					return err
 				},
 			},
@@ -107,7 +115,7 @@ func curriculumOf(c *cli.Context) (curriculum.Config, *dialogue.Scenario, error)
 		ref = c.String("scenario")
 	}
 	scn, err := loop.OpenScenario(ref, cfg.Library)
-	return cfg.Curriculum, scn, err
+	return cfg.Curriculum, scn, usage(err)
 }
 
 func sampleProfiles(c *cli.Context) error {
@@ -119,22 +127,26 @@ func sampleProfiles(c *cli.Context) error {
 		return usagef("profiles sample: -n %d: want 1 to %d", n, curriculum.MaxProfiles)
 	}
 	cfg, scn, err := curriculumOf(c)
+	if err == nil {
+		err = checkOutput(c.String("out"))
+	}
 	if err != nil {
 		return err
 	}
-	var profiles []dialogue.Profile
-	if c.Bool("held-out") {
-		profiles, err = curriculum.HeldOut(scn, n, c.Uint64("seed"))
-	} else {
-		var users *curriculum.Controller
-		if users, err = curriculum.New(cfg, scn, c.Uint64("seed")); err == nil {
-			profiles = users.Sample(n)
+	profiles, err := unlessStopped(c.Context, func() ([]dialogue.Profile, error) {
+		if c.Bool("held-out") {
+			return curriculum.HeldOut(scn, n, c.Uint64("seed"))
 		}
-	}
+		users, err := curriculum.New(cfg, scn, c.Uint64("seed"))
+		if err != nil {
+			return nil, err
+		}
+		return users.Sample(n), nil
+	})
 	if err != nil {
 		return err
 	}
-	return writeFile(c.String("out"), func(w io.Writer) error {
+	return writeFile(c.Context, c.String("out"), func(w io.Writer) error {
 		enc := json.NewEncoder(w)
 		for _, p := range profiles {
 			if err := enc.Encode(p); err != nil {
@@ -164,7 +176,7 @@ func showGrid(c *cli.Context) error {
 		return err
 	}
 	stats := users.Stats()
-	return show(c, stats, stats.Table(scn))
+	return show(c, printed{stats, stats.Table(scn)})
 }
 
 // readProfiles reads JSONL of profiles and checks every one; the error lists all that is wrong. The scenario is asked for
@@ -174,7 +186,7 @@ func readProfiles(path string, scenario func(first dialogue.Profile) (*dialogue.
 	check := func(line []byte) error {
 		var p dialogue.Profile
 		if err := json.Unmarshal(line, &p); err != nil {
-			return err
+			return dialogue.ExplainJSON(err)
 		}
 		if scn == nil {
 			var err error
@@ -186,15 +198,15 @@ func readProfiles(path string, scenario func(first dialogue.Profile) (*dialogue.
 		return scn.CheckProfile(p)
 	}
 	err = readFile(path, func(r io.Reader) error {
-		scan := bufio.NewScanner(r)
-		scan.Buffer(nil, 1<<20)
 		var errs []error
-		for n := 1; scan.Scan(); n++ {
-			if err := check(scan.Bytes()); err != nil {
-				errs = append(errs, fmt.Errorf("%s:%d: %w", path, n, err))
+		for line, err := range dialogue.Lines(r, path) {
+			if err != nil {
+				errs = append(errs, err)
+			} else if err := check(line.Text); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", line.Where, err))
 			}
 		}
-		return errors.Join(append(errs, scan.Err())...)
+		return errors.Join(errs...)
 	})
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%s: no profiles", path)

@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -42,6 +45,9 @@ EXAMPLES
 			if c.Int("max-steps") < 0 {
 				return usagef("--max-steps %d: want 0 (no limit) or more", c.Int("max-steps"))
 			}
+			if _, err := cfg.Check(cfg.Eval.Users...); err != nil {
+				return usage(err)
+			}
 			dir, err := openRunDir(c, cfg)
 			if err != nil {
 				return err
@@ -51,17 +57,59 @@ EXAMPLES
 			if e := dir.Close(); err == nil {
 				err = e
 			}
+			if s == nil {
+				stderr.Clear()
+				tellHowToGoOn(c, dir.Path, "--run-dir", dir.Path)
+			}
 			if err != nil || s == nil {
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(os.Stdout, s)
-			}
-			_, err = fmt.Print(s)
-			return err
+			return show(c, printed{s, s.String() + tryNext(s)})
 		},
 	}
 }
+
+// tryNext says what to do with a finished run.
+func tryNext(s *loop.Summary) string {
+	episodes := quote(fmt.Sprintf("%s/episodes/step-%d.jsonl", s.Directory, s.Steps))
+	program := quote(os.Args[0])
+	return fmt.Sprintf(`
+What to try next
+  %[1]s analyze %[2]s     metrics and the grid of states of the last step's dialogues
+  less %[2]s     the dialogues themselves
+  %[1]s eval %[3]s --model %[4]s --profiles 240 --greedy
+`, program, episodes, quote(s.Directory+"/config.toml"), quote(s.Checkpoint))
+}
+
+// tellHowToGoOn gives the command line that takes up a run again, once it was stopped with anything to take up; more are
+// the flags that name its directory, if they are missing.
+func tellHowToGoOn(c *cli.Context, dir string, more ...string) {
+	if _, err := os.Stat(dir); err != nil || (c.Context.Err() == nil && c.Int("max-steps") == 0) {
+		return
+	}
+	words := slices.Clone(os.Args)
+	if len(more) > 0 && !c.IsSet(strings.TrimLeft(more[0], "-")) {
+		at := slices.Index(words, "--")
+		if at < 0 {
+			at = len(words)
+		}
+		words = slices.Insert(words, at, more...)
+	}
+	for i := range words {
+		words[i] = quote(words[i])
+	}
+	fmt.Fprintln(stderr, "seadtrain: to go on:", strings.Join(words, " "))
+}
+
+// quote makes one word of a shell's command line of any text.
+func quote(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=,@%+-]+$`)
 
 // loadRun reads the config named by the first argument, with the overrides.
 func loadRun(c *cli.Context) (*loop.Config, error) {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"os"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -55,25 +54,22 @@ EXAMPLES
 			if c.String("out") == "" {
 				return usagef("sft: --out is missing")
 			}
-			var set []string
+			var set []config.Flag
 			for _, k := range keys {
 				if c.IsSet(k.flag) {
-					set = append(set, k.key+"="+c.String(k.flag))
+					set = append(set, config.Flag{Name: k.flag, Key: k.key, Value: c.String(k.flag)})
 				}
 			}
 			cfg := sft.Default()
-			if err := config.Load(c.String("config"), append(set, c.StringSlice("set")...), &cfg); err != nil {
+			if err := config.Load(c.String("config"), c.StringSlice("set"), &cfg, set...); err != nil {
 				return usage(err)
 			}
 			res, err := sft.Run(c.Context, cfg, c.String("out"), stderr)
 			if err != nil {
+				tellHowToGoOn(c, c.String("out"))
 				return err
 			}
-			if c.Bool("json") {
-				return printJSON(os.Stdout, res)
-			}
-			_, err = fmt.Print(sftSummary(res))
-			return err
+			return show(c, printed{res, sftSummary(res)})
 		},
 	}
 }

@@ -2,6 +2,7 @@
 package convert
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,17 +32,33 @@ var configNames = map[safetensors.DType]string{safetensors.F32: "float32", safet
 // rows of a tensor that are converted at once.
 const blockRows = 1024
 
+// Validate reports what is wrong with the options for a target.
+func (o Options) Validate(dst string) error {
+	if strings.HasSuffix(dst, ".gguf") {
+		if _, ok := ggufTypes[o.DType]; !ok {
+			return fmt.Errorf("dtype %q: want fp32, bf16, fp16 or q8_0", o.DType)
+		}
+		if o.MaxShard != 0 {
+			return errors.New("max-shard: a GGUF file has no shards")
+		}
+	} else if _, ok := types[o.DType]; !ok && o.DType != "" {
+		return fmt.Errorf("dtype %q: want fp32, bf16 or fp16", o.DType)
+	}
+	return nil
+}
+
 // Convert makes the Hugging Face directory dst of src, a .gguf file or a Hugging Face directory; or, if dst ends with
-// .gguf, that file of a Hugging Face directory. dst must not exist; it appears when it is complete.
-func Convert(src, dst string, o Options) (err error) {
+// .gguf, that file of a Hugging Face directory. dst must not exist; it appears when it is complete. When ctx is cancelled
+// nothing is left of it and the error is ctx's.
+func Convert(ctx context.Context, src, dst string, o Options) (err error) {
+	if err := o.Validate(dst); err != nil {
+		return fmt.Errorf("convert: %w", err)
+	}
 	if _, err := os.Lstat(dst); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("convert: %s exists already", dst)
 	}
 	if strings.HasSuffix(dst, ".gguf") {
-		return toGGUF(src, dst, o)
-	}
-	if _, ok := types[o.DType]; !ok && o.DType != "" {
-		return fmt.Errorf("convert: dtype %q: want fp32, bf16 or fp16", o.DType)
+		return toGGUF(ctx, src, dst, o)
 	}
 	parent := filepath.Dir(filepath.Clean(dst))
 	if err := os.MkdirAll(parent, 0o755); err != nil {
@@ -60,9 +77,9 @@ func Convert(src, dst string, o Options) (err error) {
 		return err
 	}
 	if strings.HasSuffix(src, ".gguf") {
-		err = fromGGUF(src, tmp, o)
+		err = fromGGUF(ctx, src, tmp, o)
 	} else {
-		err = fromHF(src, tmp, o)
+		err = fromHF(ctx, src, tmp, o)
 	}
 	if err != nil {
 		return err
@@ -70,7 +87,7 @@ func Convert(src, dst string, o Options) (err error) {
 	return rundir.Replace(tmp, dst)
 }
 
-func fromGGUF(src, dst string, o Options) error {
+func fromGGUF(ctx context.Context, src, dst string, o Options) error {
 	f, err := gguf.Open(src)
 	if err != nil {
 		return err
@@ -87,7 +104,7 @@ func fromGGUF(src, dst string, o Options) error {
 	var sources []safetensors.Source
 	for i := range weights {
 		w := &weights[i]
-		sources = append(sources, source(w.Name, w.Shape, dtype, w.Rows))
+		sources = append(sources, source(ctx, w.Name, w.Shape, dtype, w.Rows))
 	}
 	text, err := f.ConfigJSON()
 	if err != nil {
@@ -110,7 +127,7 @@ func fromGGUF(src, dst string, o Options) error {
 	return safetensors.WriteDir(dst, sources, o.MaxShard)
 }
 
-func fromHF(src, dst string, o Options) error {
+func fromHF(ctx context.Context, src, dst string, o Options) error {
 	set, err := safetensors.Open(src)
 	if err != nil {
 		return err
@@ -124,16 +141,24 @@ func fromHF(src, dst string, o Options) error {
 	var dtype safetensors.DType
 	if o.DType != "" {
 		dtype = types[o.DType]
-		for i, s := range sources {
-			if t := set.Get(s.Name); t.DType != dtype {
-				sources[i] = source(s.Name, s.Shape, dtype, func(lo, hi int) ([]float32, error) {
-					data, err := t.Rows(lo, hi)
-					if err != nil {
-						return nil, err
-					}
-					return safetensors.Float32s(t.DType, data)
-				})
+	}
+	for i, s := range sources {
+		t := set.Get(s.Name)
+		if dtype == "" || t.DType == dtype {
+			sources[i].Write = func(w io.Writer) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				return s.Write(w)
 			}
+		} else {
+			sources[i] = source(ctx, s.Name, s.Shape, dtype, func(lo, hi int) ([]float32, error) {
+				data, err := t.Rows(lo, hi)
+				if err != nil {
+					return nil, err
+				}
+				return safetensors.Float32s(t.DType, data)
+			})
 		}
 	}
 	if err := writeConfig(text, dst, dtype); err != nil {
@@ -158,11 +183,14 @@ func writeConfig(text []byte, dst string, dtype safetensors.DType) error {
 	return os.WriteFile(filepath.Join(dst, "config.json"), text, 0o644)
 }
 
-// source converts a tensor block by block.
-func source(name string, shape []int, dtype safetensors.DType, rows func(lo, hi int) ([]float32, error)) safetensors.Source {
+// source converts a tensor block by block, until ctx ends.
+func source(ctx context.Context, name string, shape []int, dtype safetensors.DType, rows func(lo, hi int) ([]float32, error)) safetensors.Source {
 	return safetensors.Source{Name: name, DType: dtype, Shape: shape, Write: func(w io.Writer) error {
 		var buf []byte
 		for lo := 0; lo < shape[0]; lo += blockRows {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			v, err := rows(lo, min(lo+blockRows, shape[0]))
 			if err != nil {
 				return fmt.Errorf("tensor %q: %w", name, err)

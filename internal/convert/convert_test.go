@@ -2,6 +2,8 @@ package convert
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,7 +52,7 @@ func same(t *testing.T, got, want *safetensors.Set) {
 func TestConvert(t *testing.T) {
 	for arch, name := range map[string]string{"llama": "llama_tied", "qwen2": "qwen2_untied"} {
 		dir := filepath.Join(t.TempDir(), "hf")
-		if err := Convert("../../model/gguf/testdata/"+arch+".gguf", dir, Options{}); err != nil {
+		if err := Convert(context.Background(), "../../model/gguf/testdata/"+arch+".gguf", dir, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		same(t, openSet(t, dir), openSet(t, tiny+name))
@@ -66,7 +68,7 @@ func TestConvert(t *testing.T) {
 		if err != nil || g.BOS != 1 || !slices.Equal(g.EOS, []int{2}) || g.Pad != 0 {
 			t.Errorf("generation config %+v %v", g, err)
 		}
-		if err := Convert("../../model/gguf/testdata/"+arch+".gguf", dir, Options{}); err == nil || !strings.Contains(err.Error(), "exists already") {
+		if err := Convert(context.Background(), "../../model/gguf/testdata/"+arch+".gguf", dir, Options{}); err == nil || !strings.Contains(err.Error(), "exists already") {
 			t.Errorf("over an existing directory: %v", err)
 		}
 	}
@@ -79,7 +81,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, name := range []string{"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied", "llama_tied"} {
 		tmp := t.TempDir()
 		file := filepath.Join(tmp, "x.gguf")
-		if err := Convert(tiny+name, file, Options{}); err != nil {
+		if err := Convert(context.Background(), tiny+name, file, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		f, err := gguf.Open(file)
@@ -119,17 +121,17 @@ func TestRoundTrip(t *testing.T) {
 
 func TestToGGUFRefuses(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "x.gguf")
-	if err := Convert(tiny+"llama_untied", out, Options{}); err == nil || !strings.Contains(err.Error(), `rope_type "llama3" cannot be written`) {
+	if err := Convert(context.Background(), tiny+"llama_untied", out, Options{}); err == nil || !strings.Contains(err.Error(), `rope_type "llama3" cannot be written`) {
 		t.Errorf("llama3 frequencies: %v", err)
 	}
-	if err := Convert(tiny+"qwen2_tied", out, Options{DType: "q6_k"}); err == nil || !strings.Contains(err.Error(), `dtype "q6_k"`) {
+	if err := Convert(context.Background(), tiny+"qwen2_tied", out, Options{DType: "q6_k"}); err == nil || !strings.Contains(err.Error(), `dtype "q6_k"`) {
 		t.Errorf("q6_k: %v", err)
 	}
-	if err := Convert(tiny+"qwen2_tied", out, Options{DType: "q8_0"}); err == nil || !strings.Contains(err.Error(), "block of 32") { // FFN of 48
+	if err := Convert(context.Background(), tiny+"qwen2_tied", out, Options{DType: "q8_0"}); err == nil || !strings.Contains(err.Error(), "block of 32") { // FFN of 48
 		t.Errorf("Q8_0 of 48 columns: %v", err)
 	}
 	os.WriteFile(out, nil, 0o644)
-	if err := Convert(tiny+"qwen2_tied", out, Options{}); err == nil || !strings.Contains(err.Error(), "exists already") {
+	if err := Convert(context.Background(), tiny+"qwen2_tied", out, Options{}); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("over an existing file: %v", err)
 	}
 }
@@ -137,7 +139,7 @@ func TestToGGUFRefuses(t *testing.T) {
 // Another type and sharding: bf16 is the rounded fp32, the tokenizer's files come along.
 func TestFromHF(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "hf")
-	if err := Convert(tiny+"llama_untied", dir, Options{DType: "bf16", MaxShard: 8 << 10}); err != nil {
+	if err := Convert(context.Background(), tiny+"llama_untied", dir, Options{DType: "bf16", MaxShard: 8 << 10}); err != nil {
 		t.Fatal(err)
 	}
 	got, want := openSet(t, dir), openSet(t, tiny+"llama_untied")
@@ -208,7 +210,7 @@ func TestTokenizerRoundTrip(t *testing.T) {
 
 func TestSmolLM2Directory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "SmolLM2")
-	if err := Convert(smollm2, dir, Options{DType: "bf16", MaxShard: 100 << 20}); err != nil {
+	if err := Convert(context.Background(), smollm2, dir, Options{DType: "bf16", MaxShard: 100 << 20}); err != nil {
 		t.Fatalf("%v (make test-models fetches it)", err)
 	}
 	set := openSet(t, dir) // 269 MB in three shards
@@ -239,16 +241,55 @@ func TestSmolLM2Directory(t *testing.T) {
 	}
 }
 
+// countdown is a context that is cancelled when it has been asked so many times.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A stop at any point ends the conversion and leaves nothing behind.
+func TestStop(t *testing.T) {
+	hf := tiny + "llama_tied"
+	for _, c := range []struct {
+		src, dst string
+		o        Options
+	}{
+		{hf, "same", Options{}}, {hf, "bf16", Options{DType: "bf16"}}, {hf, "x.gguf", Options{}}, {"../../model/gguf/testdata/qwen2.gguf", "hf", Options{}},
+	} {
+		dir := t.TempDir()
+		asked := 0
+		for ; ; asked++ {
+			err := Convert(&countdown{context.Background(), asked}, c.src, filepath.Join(dir, c.dst), c.o)
+			if err == nil {
+				break
+			}
+			if left, _ := os.ReadDir(dir); !errors.Is(err, context.Canceled) || len(left) > 0 {
+				t.Fatalf("%s, stopped at question %d: %v, left are %v", c.dst, asked, err, left)
+			}
+		}
+		if asked < 5 { // once a tensor at least
+			t.Errorf("%s: asked %d times whether to stop", c.dst, asked)
+		}
+	}
+}
+
 // A failure leaves nothing behind.
 func TestFailureLeavesNothing(t *testing.T) {
 	tmp := t.TempDir()
-	if err := Convert("../../model/gguf/testdata/qwen2.gguf", filepath.Join(tmp, "x"), Options{DType: "i8"}); err == nil {
+	if err := Convert(context.Background(), "../../model/gguf/testdata/qwen2.gguf", filepath.Join(tmp, "x"), Options{DType: "i8"}); err == nil {
 		t.Error("i8: no error")
 	}
 	data, _ := os.ReadFile("../../model/gguf/testdata/qwen2.gguf")
 	bad := filepath.Join(t.TempDir(), "bad.gguf")
 	os.WriteFile(bad, bytes.Replace(data, []byte("blk.1.ffn_up.weight"), []byte("blk.1.ffn_xx.weight"), 1), 0o644)
-	if err := Convert(bad, filepath.Join(tmp, "x"), Options{}); err == nil || !strings.Contains(err.Error(), "blk.1.ffn_xx.weight") {
+	if err := Convert(context.Background(), bad, filepath.Join(tmp, "x"), Options{}); err == nil || !strings.Contains(err.Error(), "blk.1.ffn_xx.weight") {
 		t.Errorf("unknown tensor: %v", err)
 	}
 	if left, _ := os.ReadDir(tmp); len(left) > 0 {

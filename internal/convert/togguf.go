@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,14 +20,7 @@ var ggufTypes = map[string]gguf.Type{"": gguf.F32, "fp32": gguf.F32, "bf16": ggu
 
 // toGGUF writes a Hugging Face directory as a GGUF file. Matrices get the type asked for, norms and biases stay F32, as
 // llama.cpp's converter has it. A directory without tokenizer.json gives a file without a tokenizer.
-func toGGUF(dir, dst string, o Options) error {
-	typ, ok := ggufTypes[o.DType]
-	if !ok {
-		return fmt.Errorf("convert: dtype %q: want fp32, bf16, fp16 or q8_0", o.DType)
-	}
-	if o.MaxShard != 0 {
-		return errors.New("convert: a GGUF file has no shards")
-	}
+func toGGUF(ctx context.Context, dir, dst string, o Options) error {
 	c, err := model.LoadConfig(dir)
 	if err != nil {
 		return err
@@ -44,7 +38,7 @@ func toGGUF(dir, dst string, o Options) error {
 	if err != nil {
 		return err
 	}
-	sources, err := ggufSources(set, c, typ)
+	sources, err := ggufSources(ctx, set, c, ggufTypes[o.DType])
 	if err != nil {
 		return fmt.Errorf("convert %s: %w", dir, err)
 	}
@@ -81,7 +75,7 @@ func ggufMeta(c *model.Config) ([]gguf.KV, error) {
 }
 
 // ggufSources lists the tensors, q and k of the llama architecture with interleaved rows.
-func ggufSources(set *safetensors.Set, c *model.Config, typ gguf.Type) ([]gguf.Source, error) {
+func ggufSources(ctx context.Context, set *safetensors.Set, c *model.Config, typ gguf.Type) ([]gguf.Source, error) {
 	var out []gguf.Source
 	for _, name := range set.Names() {
 		t := set.Get(name)
@@ -100,7 +94,12 @@ func ggufSources(set *safetensors.Set, c *model.Config, typ gguf.Type) ([]gguf.S
 		if c.ModelType == model.Llama && (strings.Contains(name, ".q_proj.") || strings.Contains(name, ".k_proj.")) {
 			half = c.HeadDim / 2
 		}
-		s.Rows = func(lo, hi int) ([]float32, error) { return rows(t, lo, hi, half) }
+		s.Rows = func(lo, hi int) ([]float32, error) {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			return rows(t, lo, hi, half)
+		}
 		out = append(out, s)
 	}
 	return out, nil

@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"io"
 
+	"seadtrain/dialogue"
 	"seadtrain/model"
 	"seadtrain/model/tokenizer"
 	"seadtrain/torch"
 	"seadtrain/train"
 )
-
-// maxLine bounds one sequence in the file.
-const maxLine = 64 << 20
 
 // headRows is the number of rows of logits alive at once: with a vocabulary of 150,000 it takes 150 MB.
 const headRows = 256
@@ -25,23 +23,19 @@ const headRows = 256
 // first result. name is the file's. tok is called for the tokenizer when a line has text; special tokens in it are
 // recognised, as Hugging Face's tokenizers do.
 func Read(r io.Reader, name string, m *model.Model, tok func() (*tokenizer.Tokenizer, error)) ([][]int32, error) {
-	scan := bufio.NewScanner(r)
-	scan.Buffer(make([]byte, 64<<10), maxLine)
 	var all [][]int32
-	n := 0
-	for scan.Scan() {
-		n++
-		ids, err := parse(scan.Bytes(), tok)
+	for line, err := range dialogue.Lines(r, name) {
+		if err != nil {
+			return nil, err
+		}
+		ids, err := parse(line.Text, tok)
 		if err == nil {
 			err = check(ids, m)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+			return nil, fmt.Errorf("%s: %w", line.Where, err)
 		}
 		all = append(all, ids)
-	}
-	if err := scan.Err(); err != nil {
-		return nil, fmt.Errorf("%s:%d: %w", name, n+1, err)
 	}
 	return all, nil
 }
@@ -52,7 +46,7 @@ func parse(line []byte, tok func() (*tokenizer.Tokenizer, error)) ([]int32, erro
 		Text *string `json:"text"`
 	}
 	if err := json.Unmarshal(line, &in); err != nil {
-		return nil, fmt.Errorf(`want {"ids": [1, 2, …]} or {"text": "…"}: %w`, err)
+		return nil, fmt.Errorf(`want {"ids": [1, 2, …]} or {"text": "…"}: %w`, dialogue.ExplainJSON(err))
 	}
 	if (in.IDs == nil) == (in.Text == nil) {
 		return nil, errors.New(`want either "ids" or "text"`)
@@ -75,12 +69,12 @@ func check(ids []int32, m *model.Model) error {
 }
 
 // Write computes the log-probs and writes {"logprobs": [null, -1.5, …]} per sequence: entry i is log π(token i | those
-// before it), in natural logarithms; the first token has none.
+// before it), in natural logarithms; the first token has none. When ctx is cancelled the output ends with a whole line.
 func Write(ctx context.Context, w io.Writer, m *model.Model, seqs [][]int32, batchTokens int) error {
 	out := bufio.NewWriter(w)
 	for len(seqs) > 0 {
 		if err := ctx.Err(); err != nil {
-			return err
+			return errors.Join(err, out.Flush())
 		}
 		n, tokens := 1, len(seqs[0])
 		for n < len(seqs) && tokens+len(seqs[n]) <= batchTokens {

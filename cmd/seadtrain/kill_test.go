@@ -233,13 +233,41 @@ func TestStopBySignal(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(run, "checkpoints", c.step, "manifest.json")); err != nil {
 			t.Errorf("%v at %s: %v\n%s", c.sig, c.at, err, w.log)
 		}
-		must(t, "run", cfg, "--run-dir", run)
+		again := "seadtrain: to go on: " + os.Args[0] + " --log-level debug run " + cfg + " --run-dir " + run + "\n"
+		if !strings.Contains(w.log.String(), again) {
+			t.Errorf("no line %q in\n%s", again, w.log)
+		}
+		out := must(t, "run", cfg, "--run-dir", run)
+		for _, want := range []string{"What to try next\n", os.Args[0] + " analyze " + run + "/episodes/step-4.jsonl ",
+			os.Args[0] + " eval " + run + "/config.toml --model " + run + "/checkpoints/step-4 "} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q in\n%s", want, out)
+			}
+		}
 		got := contents(t, run)
 		for name := range want {
 			if got[name] != want[name] {
 				t.Errorf("%v at %s: %s differs after resuming", c.sig, c.at, name)
 			}
 		}
+	}
+}
+
+// A run that made its directory says how to go on in it, in words that a shell takes.
+func TestGoOn(t *testing.T) {
+	dir := t.TempDir()
+	cfg := write(t, dir, "a b.toml", testmodel.RunConfig(testmodel.Tiny(t, 1)))
+	_, text, code := call(t, "", "run", cfg, "--runs", dir, "--max-steps", "1", "--set", "eval.profiles=0")
+	made, _ := filepath.Glob(filepath.Join(dir, "tiny-*"))
+	if len(made) != 1 {
+		t.Fatalf("exit %d, run directories %q\n%s", code, made, text)
+	}
+	want := "seadtrain: to go on: " + os.Args[0] + " run '" + cfg + "' --runs " + dir + " --max-steps 1 --set eval.profiles=0 --run-dir " + made[0] + "\n"
+	if code != 0 || !strings.Contains(text, want) {
+		t.Errorf("exit %d, no line %q in\n%s", code, want, text)
+	}
+	if got := quote("it's"); got != `'it'\''s'` {
+		t.Error(got)
 	}
 }
 

@@ -100,6 +100,7 @@ func TestErrors(t *testing.T) {
 		{"run " + good + " --max-steps=-1", "", 2, "--max-steps -1"},
 		{"run " + good + " --set model=/none --run-dir " + dir + "/r", "", 1, "model: stat /none"},
 		{"run " + good + " --set scenario=nano/fr --run-dir " + dir + "/r2", "", 2, "no scenario nano/fr: there are "},
+		{"run " + good + " --set model=/none --runs " + dir + "/runs", "", 1, "model: stat /none"},
 		{"run " + good + " --run-dir " + file, "", 1, "open run directory: mkdir "},
 		{"run " + good + " --set model=embedded:none --run-dir " + dir + "/r3", "", 1, `model "embedded:none": the binary holds no such model; it has embedded:nano`},
 		{"--log-level=loud version", "", 2, `--log-level "loud"`},

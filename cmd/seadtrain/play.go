@@ -71,7 +71,7 @@ func showDialogues() func(rollout.Progress) {
 	return func(p rollout.Progress) {
 		if p.Done > 0 && !began {
 			began = true
-			slog.Debug("phase", "phase", "first dialogue over")
+			slog.Debug("phase", "phase", "played")
 		}
 		stderr.Show("%s %s  (Ctrl-C stops)", progress.Bar(p.Done, p.Total, 20), p)
 	}

@@ -28,7 +28,7 @@ func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "what this machine can do, what is missing, and the command that brings it",
-		Flags: []cli.Flag{jsonFlag(), &cli.StringFlag{Name: "root", Usage: "the clone's `FOLDER`", Value: "."}},
+		Flags: []cli.Flag{jsonFlag(), &cli.StringFlag{Name: "root", Usage: "the clone's `FOLDER`", DefaultText: "the one this program lies in, else the current"}},
 		Action: func(c *cli.Context) error {
 			if err := args(c); err != nil {
 				return err

@@ -4,6 +4,8 @@ package doctor
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -25,15 +27,15 @@ func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // Finding is one line of the report.
 type Finding struct {
-	Area   string `json:"area"`   // processor, memory, disk, gpu, libraries, threads
+	Area   string `json:"area"`   // processor, memory, disk, gpu, libraries, models, threads
 	Level  Level  `json:"level"`  //
 	Detail string `json:"detail"` // what was found
 	Fix    string `json:"fix"`    // the command that brings what is missing; empty when nothing is
 }
 
-// Options are the places to look at; the zero value looks at this machine and the current folder.
+// Options are the places to look at; the zero value looks at this machine and this program's clone.
 type Options struct {
-	Root string         // the clone, for third_party/ and build/; empty means the current folder
+	Root string         // the clone, for third_party/ and build/; empty: the one the program lies in, else the current folder
 	Proc string         // where proc is mounted; empty means /proc
 	NVML nvml.Interface // empty means the driver's own library, loaded on demand
 	CPU  *CPU           // empty means the processor this runs on
@@ -45,7 +47,8 @@ type Findings []Finding
 // Report looks at everything. It never fails: what cannot be read is a finding.
 func Report(o Options) Findings {
 	if o.Root == "" {
-		o.Root = "."
+		self, _ := os.Executable() // without it the current folder does
+		o.Root = cloneOf(self)
 	}
 	if o.Proc == "" {
 		o.Proc = "/proc"
@@ -62,7 +65,19 @@ func Report(o Options) Findings {
 	f = append(f, disk(o.Root)...)
 	f = append(f, gpus(o.NVML, o.Root)...)
 	f = append(f, libraries(o.Root, o.Proc)...)
+	f = append(f, models(o.Root)...)
 	return append(f, openMP(o.Proc)...)
+}
+
+// cloneOf is the clone whose bin/ holds the program; the current folder if it was built or put elsewhere.
+func cloneOf(program string) string {
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		root := filepath.Dir(filepath.Dir(real))
+		if _, err := os.Stat(filepath.Join(root, "third_party")); err == nil {
+			return root
+		}
+	}
+	return "."
 }
 
 // Healthy reports whether nothing is missing.
@@ -100,5 +115,6 @@ const (
 	areaDisk      = "disk"
 	areaGPU       = "gpu"
 	areaLibraries = "libraries"
+	areaModels    = "models"
 	areaThreads   = "threads"
 )

@@ -153,6 +153,31 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
+func TestModels(t *testing.T) {
+	f := models(tree(t, nil))
+	want(t, f, "note SmolLM2: no ")
+	if f[0].Fix != "make smollm2" {
+		t.Errorf("the command that brings it: %q", f[0].Fix)
+	}
+	want(t, models(tree(t, map[string]string{"third_party/models/SmolLM2-135M-Instruct/config.json": "{}"})), "ok SmolLM2: ")
+}
+
+// The program finds its clone from any folder, also when it is called by a link.
+func TestCloneOf(t *testing.T) {
+	clone := tree(t, map[string]string{"bin/seadtrain": "", "third_party/READY": ""})
+	link := filepath.Join(t.TempDir(), "seadtrain")
+	if err := os.Symlink(filepath.Join(clone, "bin/seadtrain"), link); err != nil {
+		t.Fatal(err)
+	}
+	for program, want := range map[string]string{
+		filepath.Join(clone, "bin/seadtrain"): clone, link: clone, filepath.Join(tree(t, map[string]string{"bin/seadtrain": ""}), "bin/seadtrain"): ".", "": ".",
+	} {
+		if got := cloneOf(program); got != want {
+			t.Errorf("%s: %s, want %s", program, got, want)
+		}
+	}
+}
+
 // maps is a /proc/self/maps with these files mapped.
 func maps(paths ...string) string {
 	var b strings.Builder
@@ -184,7 +209,7 @@ func TestReportHere(t *testing.T) {
 	for _, x := range f {
 		seen[x.Area] = true
 	}
-	for _, area := range []string{areaCPU, areaMemory, areaDisk, areaGPU, areaLibraries, areaThreads} {
+	for _, area := range []string{areaCPU, areaMemory, areaDisk, areaGPU, areaLibraries, areaModels, areaThreads} {
 		if !seen[area] {
 			t.Errorf("nothing about %s in\n%s", area, f)
 		}

@@ -42,6 +42,15 @@ func libraries(root, proc string) Findings {
 	return f
 }
 
+// models looks for what configs/smollm2.toml wants; the nano model is in the binary.
+func models(root string) Findings {
+	path := filepath.Join(root, "third_party/models/SmolLM2-135M-Instruct")
+	if _, err := os.Stat(filepath.Join(path, "config.json")); err != nil {
+		return Findings{{areaModels, Note, "SmolLM2: no " + path + " (for configs/smollm2.toml)", "make smollm2"}}
+	}
+	return Findings{{areaModels, OK, "SmolLM2: " + path, ""}}
+}
+
 // openMP counts the OpenMP runtimes in this process. Two of them (the system's beside libtorch's) give two thread
 // pools, and twice as many spinning threads as there are cores.
 func openMP(proc string) Findings {

@@ -23,6 +23,9 @@ func Resolve(ref string) (string, error) {
 	name, embedded := strings.CutPrefix(ref, embeddedPrefix)
 	if !embedded {
 		if _, err := os.Stat(ref); err != nil {
+			if filepath.Base(ref) == "SmolLM2-135M-Instruct" {
+				err = fmt.Errorf("%w: make smollm2 brings it", err)
+			}
 			return "", fmt.Errorf("model: %w", err)
 		}
 		return ref, nil

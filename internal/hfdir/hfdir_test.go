@@ -64,6 +64,7 @@ func TestErrors(t *testing.T) {
 		{"embedded:none", "it has embedded:nano"},
 		{"embedded:../nano", "it has embedded:nano"},
 		{filepath.Join(dir, "none"), "no such file"},
+		{filepath.Join(dir, "SmolLM2-135M-Instruct"), "no such file or directory: make smollm2 brings it"},
 		{dir, "tokenizer.json: no such file"},
 	} {
 		if _, err := Open(c.ref, model.Options{}); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -47,14 +47,6 @@ func (f Fidelity) StateAgreement() float64    { return share(f.State, f.Turns-f.
 func (f Fidelity) ProgressAgreement() float64 { return share(f.Progress, f.Turns-f.Malformed) }
 func (f Fidelity) WorryAgreement() float64    { return share(f.Worry, f.Turns-f.Malformed) }
 
-// ExcessHangUps is how many more hang-ups there were than the rules expect, per judged turn.
-func (f Fidelity) ExcessHangUps() float64 {
-	if n := f.Turns - f.Malformed; n > 0 {
-		return (float64(f.HangUps) - f.Expected) / float64(n)
-	}
-	return 0
-}
-
 func share(k, n int) float64 {
 	if n == 0 {
 		return 0

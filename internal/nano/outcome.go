@@ -82,6 +82,3 @@ var effects = [outcomes]effect{
 
 // String is the word for the outcome in the private thought.
 func (o Outcome) String() string { return effects[o].word }
-
-// Bad reports whether the outcome can make the user hang up at once.
-func (o Outcome) Bad() bool { return effects[o].bad }

@@ -1,6 +1,6 @@
 // Package rundir is a run's directory: who holds it, what is in it, and how it survives a crash.
 //
-//	config.toml                 the resolved config; a resumed run must have the same
+//	config.toml                 the resolved config, written when the run begins; a resumed run must have the same
 //	metrics.jsonl               one line per step
 //	episodes/step-N.jsonl       dialogues of a step
 //	profiles/step-N.jsonl       users of a step

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"os"
@@ -20,7 +21,7 @@ import (
 // between the best two logits is 0.018, so rounding cannot change a token; log-probs within 1e-3 show how far it is from that.
 func TestSmolLM2SaysWhatTransformersSays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "SmolLM2")
-	if err := convert.Convert("../third_party/models/SmolLM2-135M-Instruct.Q4_1.gguf", dir, convert.Options{}); err != nil {
+	if err := convert.Convert(context.Background(), "../third_party/models/SmolLM2-135M-Instruct.Q4_1.gguf", dir, convert.Options{}); err != nil {
 		t.Fatalf("%v (make test-models fetches it)", err)
 	}
 	m, err := model.Load(dir, model.Options{DType: torch.F32, MaxPositions: 256})

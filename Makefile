@@ -77,8 +77,7 @@ native: ## libseadnative.so, by CMake and Ninja
 bin/seadtrain: native ## the program
 	@scripts/build-go.sh
 
-test-models: setup
-	@scripts/fetch-model.sh smollm2
+test-models: smollm2
 	@scripts/fetch-model.sh qwen-tokenizer
 	@scripts/fetch-model.sh qwen3-tokenizer
 

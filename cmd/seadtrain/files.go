@@ -16,7 +16,6 @@ import (
 	"seadtrain/model"
 	"seadtrain/model/tokenizer"
 	"seadtrain/torch"
-	"seadtrain/train"
 )
 
 func scoreCommand() *cli.Command {
@@ -39,8 +38,8 @@ EXAMPLES
 			if err := args(c, "MODEL", "FILE"); err != nil {
 				return err
 			}
-			if n := c.Int("batch-tokens"); n < 1 || n > train.MaxTokens {
-				return usagef("--batch-tokens %d: want 1 to %d", n, train.MaxTokens)
+			if n := c.Int("batch-tokens"); n < 1 || n > score.MaxBatchTokens {
+				return usagef("--batch-tokens %d: want 1 to %d", n, score.MaxBatchTokens)
 			}
 			if n := c.Int("threads"); n < 0 || n > torch.MaxThreads {
 				return usagef("--threads %d: want 1 to %d, or 0 (one per core)", n, torch.MaxThreads)

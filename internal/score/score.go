@@ -16,6 +16,9 @@ import (
 	"seadtrain/train"
 )
 
+// MaxBatchTokens is the most that one forward may be asked to hold.
+const MaxBatchTokens = train.MaxTokens
+
 // headRows is the number of rows of logits alive at once: with a vocabulary of 150,000 it takes 150 MB.
 const headRows = 256
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -321,6 +322,14 @@ func TestConfigsReportEverything(t *testing.T) {
 	s.Epochs, s.BatchTokens, s.MicroTokens, s.HeadRows = 1<<40, 1<<40, 1<<40, 1<<40
 	if n := strings.Count(errorsOf(c.Validate(), s.Validate()), "1099511627776: want 1 to"); n != 8 { // what sizes memory has an upper bound
 		t.Errorf("%d of 8 counts have an upper bound", n)
+	}
+	s = DefaultSFT()
+	s.Epochs = maxEpochs
+	one := randomSamples(1, 1, 8)
+	one[0].Loss[len(one[0].Loss)-1] = true
+	many := slices.Repeat(one, maxPlanned/maxEpochs+1) // the order of the whole run would take gigabytes
+	if _, err := NewSFT(s, load(t, "qwen2_untied"), many); err == nil || !strings.Contains(err.Error(), "1000 epochs of 268436 conversations: want at most 268435456") {
+		t.Errorf("too many epochs of much data: %v", err)
 	}
 	// A rate that is none has one message: nothing is measured by it.
 	c = DefaultConfig()

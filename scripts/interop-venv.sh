@@ -7,14 +7,7 @@ TP=$ROOT/build # the disk that matters here
 
 venv=$ROOT/build/venv-interop
 manifest=$MANIFESTS/interop.txt
-python=
-for p in python3 python3.12 python3.11 python3.13; do
-	if "$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then
-		python=$p
-		break
-	fi
-done
-[[ -n $python ]] || die "needs python3 3.11 to 3.14 with venv (transformers does): sudo apt-get install python3 python3-venv"
+find_python
 want=$(key "$manifest" <(echo layout 1; "$python" --version))
 done_already "$venv/.stamp" "$want" && exit 0
 locked

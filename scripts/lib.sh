@@ -99,6 +99,16 @@ put_stamp() {
 	printf '%s\n' "$2" >"$1.new" 2>/dev/null && mv "$1.new" "$1" || die "cannot write $1: is the disk full?"
 }
 
+# find_python puts into $python one that the peers run on and that can make venvs.
+find_python() {
+	for python in python3 python3.12 python3.11 python3.13; do
+		if "$python" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then
+			return
+		fi
+	done
+	die "needs python3 3.11 to 3.14 with venv (transformers does): sudo apt-get install python3 python3-venv"
+}
+
 # pip_wheels MANIFEST FOLDER: the manifest's wheels for this kind of machine, each checked against its hash, whatever
 # the local Python is. Older pips do not expand one manylinux tag to the ones below it, so they are spelled out.
 pip_wheels() {

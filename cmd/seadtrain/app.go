@@ -50,7 +50,7 @@ func newApp() *cli.App {
 		},
 		Commands: []*cli.Command{
 			runCommand(), rolloutCommand(), evalCommand(), analyzeCommand(), profilesCommand(), sftCommand(), scoreCommand(),
-			convertCommand(), doctorCommand(), versionCommand(), completionCommand(), corpusCommand(),
+			convertCommand(), benchCommand(), doctorCommand(), versionCommand(), completionCommand(), corpusCommand(),
 		},
 	}
 	quiet(app.Commands, app.OnUsageError)

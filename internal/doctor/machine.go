@@ -71,6 +71,9 @@ func processor(c CPU, proc string) Findings {
 	return f
 }
 
+// CPUName is the processor's name for itself.
+func CPUName() string { return cpuName("/proc") }
+
 func cpuName(proc string) string {
 	for _, line := range lines(filepath.Join(proc, "cpuinfo")) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {

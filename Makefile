@@ -58,8 +58,8 @@ cuda: setup ## compiles and links the CUDA plugin; needs no GPU
 lint: native ## gofmt, vet, staticcheck and the rules of this house
 	@scripts/lint.sh
 
-nightly: bin/seadtrain test-models ## the long soaks (hours)
-	@scripts/timed.sh "nightly soaks" env SEAD_NIGHTLY=1 go test -timeout 10h $(or $(TESTFLAGS),./...)
+nightly: bin/seadtrain test-models ## fuzzing and long soaks, two hours (FUZZTIME=5m for each target)
+	@scripts/nightly.sh $(NIGHTLY)
 
 smollm2: bin/seadtrain ## fetches SmolLM2-135M-Instruct and converts it to a Hugging Face directory
 	@scripts/fetch-model.sh smollm2

@@ -94,9 +94,6 @@ sn_status sn_all_finite(sn_tensor a, int* out) {
     *out = sure || std::isfinite(at::linalg_vector_norm(t, INFINITY).item<double>());
   })
 }
-sn_status sn_linear(sn_tensor x, sn_tensor w, sn_tensor bias, sn_tensor* out) {
-  GUARD(*out = give(bias ? at::linear(T(x), T(w), T(bias)) : at::linear(T(x), T(w))))
-}
 sn_status sn_matmul_out(sn_tensor a, int ta, sn_tensor b, int tb, sn_tensor out, double beta) {
   GUARD({
     auto x = ta ? T(a).t() : T(a);

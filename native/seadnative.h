@@ -81,7 +81,6 @@ sn_status sn_unary(int op, sn_tensor a, sn_tensor* out); /* see unary_op in ops.
 sn_status sn_reduce(int op, sn_tensor a, int dim, int keepdim, sn_tensor* out); /* 0 sum 1 mean 2 max 3 argmax 4 logsumexp 5 softmax 6 log_softmax */
 sn_status sn_sum_all(sn_tensor a, sn_tensor* out);
 sn_status sn_all_finite(sn_tensor a, int* out);
-sn_status sn_linear(sn_tensor x, sn_tensor w, sn_tensor bias_or_null, sn_tensor* out);
 sn_status sn_matmul_out(sn_tensor a, int ta, sn_tensor b, int tb, sn_tensor out, double beta); /* out = beta*out + a@b */
 sn_status sn_add_(sn_tensor a, sn_tensor b, double alpha);
 sn_status sn_mul_scalar_(sn_tensor a, double s);
@@ -101,6 +100,10 @@ sn_status sn_embedding_backward(sn_tensor grad, sn_tensor ids, int64_t vocab, sn
 sn_status sn_gather(sn_tensor a, int dim, sn_tensor index, sn_tensor* out);
 sn_status sn_masked_fill(sn_tensor a, sn_tensor mask, double v, sn_tensor* out);
 sn_status sn_sdpa(sn_tensor q, sn_tensor k, sn_tensor v, sn_tensor mask_or_null, int causal, double scale, int gqa, sn_tensor* out);
+
+/* linear.cpp: x in fp32 on the CPU goes through a kernel of ours, whose rows do not depend on each other; without gradients
+ * w may be bf16 there · differentiable */
+sn_status sn_linear(sn_tensor x, sn_tensor w, sn_tensor bias_or_null, sn_tensor* out);
 
 /* autograd.cpp */
 void sn_set_grad_enabled(int on);

@@ -9,8 +9,8 @@ type batch struct {
 	pending []int       // [sequences] scratch of plan
 	ids     []int32     // [n] tokens
 	rows    torch.Rows  // [n] where they stand in the cache
-	last    []int32     // [m] rows whose logits are needed, filled up to the padding
-	drawing []*Sequence // [m without padding] whose they are
+	last    []int32     // [m] rows whose logits are needed
+	drawing []*Sequence // [m] whose they are
 	draws   []torch.Draw
 	drawn   []torch.Drawn
 	bad     []error // per draw; nil: all are well
@@ -45,7 +45,6 @@ func (w *Weights) prepare(seqs []*Sequence, limit int) {
 			b.draws = append(b.draws, s.options.Sampling.draw(s.set, s.options.Rand.Float64()))
 		}
 	}
-	w.padRows()
 }
 
 // table adds a sequence's row to the block table.
@@ -53,23 +52,6 @@ func (b *batch) table(blocks []int32) {
 	b.rows.Table = append(b.rows.Table, blocks...)
 	for range b.rows.Width - len(blocks) {
 		b.rows.Table = append(b.rows.Table, -1)
-	}
-}
-
-// padRows fills forward and head up to the rows from which a row's bits no longer depend on their number. Padding stands
-// in a block of its own.
-func (w *Weights) padRows() {
-	b, r := &w.batch, &w.batch.rows
-	if len(b.ids) == 0 || len(b.ids) >= w.pad && len(b.last) >= w.pad {
-		return
-	}
-	seq := int32(len(b.seqs))
-	b.table([]int32{w.scratch})
-	for len(b.ids) < w.pad {
-		b.ids, r.Seq, r.Pos = append(b.ids, 0), append(r.Seq, seq), append(r.Pos, int32(len(b.ids)%torch.BlockSize))
-	}
-	for len(b.last) > 0 && len(b.last) < w.pad {
-		b.last = append(b.last, b.last[0])
 	}
 }
 
@@ -87,7 +69,7 @@ func (w *Weights) forward(sets *torch.Sets) {
 	if len(b.draws) == 0 {
 		return
 	}
-	logits := w.Model.Logits(h.IndexSelect(0, w.Model.Index(b.last))).Narrow(0, 0, int64(len(b.draws))).To(torch.F32, torch.CPU)
+	logits := w.Model.Logits(h.IndexSelect(0, w.Model.Index(b.last))).To(torch.F32, torch.CPU)
 	// Under tensor parallelism every rank has the same gathered logits and streams, so all draw the same.
 	b.drawn, b.bad = torch.SampleRows(logits, b.draws, sets)
 }

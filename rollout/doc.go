@@ -19,9 +19,9 @@
 //
 // # Batch invariance
 //
-// Rows of an fp32 matrix product do not depend on their number from some count on (below it another kernel runs). With
-// Config.BatchInvariant that count is found by a probe, and smaller forwards are padded to it: then a dialogue's tokens
-// and log-probs are the same, bit for bit, whatever runs beside it.
+// Rows of an fp32 product on the CPU go through a kernel of ours in which they do not depend on each other, and so do all
+// kernels around it: a dialogue's tokens and log-probs are the same, bit for bit, whatever runs beside it.
+// Config.BatchInvariant insists on it: a probe makes sure at start, and other devices and types are refused.
 //
 // # Driver
 //

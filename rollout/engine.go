@@ -20,20 +20,17 @@ type Engine struct {
 	step    []*Sequence // finished in this step
 }
 
-// NewEngine makes an engine of distinct weights. maxRows bounds the rows of a forward. batchInvariant pads small
-// forwards; it is an error where padding does not help.
+// NewEngine makes an engine of distinct weights. maxRows bounds the rows of a forward. batchInvariant is an error
+// where rows depend on each other.
 func NewEngine(sets *torch.Sets, maxRows int, batchInvariant bool, weights ...*Weights) (*Engine, error) {
 	if maxRows < 1 || len(weights) == 0 {
 		return nil, fmt.Errorf("an engine needs weights and at least one row per step, not %d and %d", len(weights), maxRows)
 	}
-	for _, w := range weights {
-		w.pad = 0
-		if batchInvariant {
-			pad, err := invariantRows(w.Model, maxRows)
-			if err != nil {
+	if batchInvariant {
+		for _, w := range weights {
+			if err := checkInvariant(w.Model, maxRows); err != nil {
 				return nil, fmt.Errorf("batch-invariant mode, weights %s: %w", w.Name, err)
 			}
-			w.pad = pad
 		}
 	}
 	return &Engine{Sets: sets, weights: weights, maxRows: maxRows}, nil

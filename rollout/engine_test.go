@@ -49,9 +49,9 @@ func newTestEngine(t *testing.T, sets *torch.Sets, rows int, invariant bool, blo
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if w.cache.Free() != w.cache.Blocks()-1 || w.reserved != 0 { // all but the scratch block
+			if w.cache.Free() != w.cache.Blocks() || w.reserved != 0 {
 				w.SetVersion(0)
-				if w.cache.Free() != w.cache.Blocks()-1 || w.reserved != 0 {
+				if w.cache.Free() != w.cache.Blocks() || w.reserved != 0 {
 					t.Errorf("%d of %d blocks are free, %d promised", w.cache.Free(), w.cache.Blocks(), w.reserved)
 				}
 			}
@@ -251,7 +251,7 @@ func TestPrefixIsExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		free := w.cache.Free()
-		if taken := w.cache.Blocks() - 1 - free; taken != blocksFor(n) {
+		if taken := w.cache.Blocks() - free; taken != blocksFor(n) {
 			t.Errorf("prefix of %d takes %d blocks", n, taken)
 		}
 		shared := play()
@@ -270,8 +270,8 @@ func TestPrefixIsExact(t *testing.T) {
 			t.Errorf("the same version computes the prefix again (%v)", err)
 		}
 		w.SetVersion(4)
-		if w.cache.Free() != w.cache.Blocks()-1 {
-			t.Errorf("a new version keeps %d blocks", w.cache.Blocks()-1-w.cache.Free())
+		if w.cache.Free() != w.cache.Blocks() {
+			t.Errorf("a new version keeps %d blocks", w.cache.Blocks()-w.cache.Free())
 		}
 		if err := e.Prefix(context.Background(), w, common); err != nil || e.Forwards == forwards {
 			t.Errorf("a new version does not compute the prefix (%v)", err)

@@ -260,7 +260,7 @@ func (r *Roller) checkIdle(t testing.TB) {
 			continue
 		}
 		s.weights.SetVersion(0)
-		if c := s.weights.cache; c.Free() != c.Blocks()-1 || s.weights.reserved != 0 || len(s.weights.active) != 0 {
+		if c := s.weights.cache; c.Free() != c.Blocks() || s.weights.reserved != 0 || len(s.weights.active) != 0 {
 			t.Errorf("weights %s: %d of %d blocks are free, %d promised, %d sequences active", s.weights.Name, c.Free(), c.Blocks(),
 				s.weights.reserved, len(s.weights.active))
 		}

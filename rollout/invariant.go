@@ -12,50 +12,36 @@ import (
 	"seadtrain/torch"
 )
 
-// padCandidates are the row counts that small forwards may be padded to. Matrix libraries switch kernels at such sizes.
-var padCandidates = []int{1, 8, 16, 32, 64}
-
-// ErrNotInvariant says that no padding makes rows independent of their number on this processor.
+// ErrNotInvariant says that the rows of a matrix product are not independent on this processor.
 var ErrNotInvariant = errors.New("rows of a matrix product depend on their number")
 
-// invariantRows finds the smallest candidate from which the bits of a product's row depend neither on the number of rows
-// (up to maxRows), nor on the row's place, nor on the number of threads, for every weight shape of the model. The kernels
-// around the products work row by row and need no probe.
-func invariantRows(m *model.Model, maxRows int) (pad int, err error) {
+// checkInvariant makes sure that the bits of a product's row depend neither on the number of rows (up to maxRows), nor on
+// the row's place, nor on the number of threads, for every weight shape of the model. The kernels around the products work
+// row by row and need no probe.
+func checkInvariant(m *model.Model, maxRows int) (err error) {
 	if m.DType != torch.F32 || m.Device != torch.CPU {
-		return 0, fmt.Errorf("it is for F32 on the CPU only, not %v on %v", m.DType, m.Device)
+		return fmt.Errorf("it is for F32 on the CPU only, not %v on %v", m.DType, m.Device)
 	}
-	low := 0
+	broken := 0
 	err = torch.Do(func() {
 		for _, w := range probed(m) {
 			key := fmt.Sprint(w.w.Shape(), w.bias != nil, maxRows, torch.NumThreads())
-			if n, ok := probes.Load(key); ok {
-				low = max(low, n.(int))
-				continue
+			n, ok := probes.Load(key)
+			if !ok {
+				n = dependentRows(w.w.Dim(1), maxRows, func(x *torch.Tensor) *torch.Tensor { return torch.Linear(x, w.w, w.bias) })
+				probes.Store(key, n)
 			}
-			n := lowestRows(w.w.Dim(1), maxRows, func(x *torch.Tensor) *torch.Tensor { return torch.Linear(x, w.w, w.bias) })
-			probes.Store(key, n)
-			low = max(low, n)
+			broken = max(broken, n.(int))
 		}
 	})
-	if err != nil {
-		return 0, err
+	if err == nil && broken > 0 {
+		err = fmt.Errorf("%w: found with %d rows", ErrNotInvariant, broken)
 	}
-	return padFor(low)
+	return err
 }
 
-// probes remembers what lowestRows found: a fact about the processor and the library, not about weights.
+// probes remembers what dependentRows found: a fact about the processor and the library, not about weights.
 var probes sync.Map
-
-// padFor is the candidate that covers the least number of rows.
-func padFor(low int) (int, error) {
-	for _, c := range padCandidates {
-		if c >= low {
-			return c, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: still with %d rows, and the largest padding tried is %d", ErrNotInvariant, low-1, padCandidates[len(padCandidates)-1])
-}
 
 type product struct{ w, bias *torch.Tensor }
 
@@ -78,33 +64,32 @@ func probed(m *model.Model) []product {
 	return append(ps, product{w: m.HeadLeaf().Tensor})
 }
 
-// lowestRows is the number of rows from which on no number that was tried gave other bits than the largest with one
-// thread. product maps [n, in] to [n, out]. On the engine thread, whose number of threads it leaves as it was.
-func lowestRows(in int64, maxRows int, product func(x *torch.Tensor) *torch.Tensor) (low int) {
+// dependentRows is the largest number of rows tried that gave other bits than the most with one thread; 0: none. product
+// maps [n, in] to [n, out]. On the engine thread, whose number of threads it leaves as it was.
+func dependentRows(in int64, most int, product func(x *torch.Tensor) *torch.Tensor) (found int) {
 	const shifts = 2
-	most := max(maxRows, 2*padCandidates[len(padCandidates)-1])
 	threads := torch.NumThreads()
 	defer torch.SetNumThreads(threads)
 	torch.InScope(func() {
-		x := torch.Randn(1, torch.F32, torch.CPU, int64(most+shifts), in)
+		x := torch.Randn(1, torch.F32, torch.CPU, int64(most), in)
 		torch.SetNumThreads(1)
 		all := product(x).Bytes()
-		row := len(all) / (most + shifts)
+		row := len(all) / most
 		for _, t := range slices.Compact([]int{1, 2, max(2, threads)}) { // a later change between one and two is covered
 			torch.SetNumThreads(t)
 			for _, n := range probeSizes(most) {
-				for at := range shifts {
+				for at := range min(shifts, most-n+1) {
 					torch.InScope(func() {
 						got := product(x.Narrow(0, int64(at), int64(n))).Bytes()
 						if !bytes.Equal(got, all[at*row:(at+n)*row]) {
-							low = max(low, n+1)
+							found = max(found, n)
 						}
 					})
 				}
 			}
 		}
 	})
-	return low
+	return found
 }
 
 // probeSizes are numbers of rows around every power of two, where kernels and splits change.

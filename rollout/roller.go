@@ -129,9 +129,9 @@ func (s *side) blocks() (once, each int) {
 func (r *Roller) plan(agent, frozen *model.Model, sets *torch.Sets) (err error) {
 	agentOnce, agentEach := r.sides[dialogue.Agent].blocks()
 	userOnce, userEach := r.sides[dialogue.User].blocks()
-	once, each := int64(agentOnce+1)*agent.CacheBytes(), int64(agentEach)*agent.CacheBytes()
+	once, each := int64(agentOnce)*agent.CacheBytes(), int64(agentEach)*agent.CacheBytes()
 	if frozen != nil {
-		once += int64(userOnce+1) * frozen.CacheBytes()
+		once += int64(userOnce) * frozen.CacheBytes()
 		each += int64(userEach) * frozen.CacheBytes()
 	}
 	r.most = r.cfg.MaxDialogues

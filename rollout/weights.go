@@ -22,8 +22,6 @@ type Weights struct {
 	prefixes []prefix    // computed for the present version
 	version  uint64      // of the weights; 0: not known
 	active   []*Sequence // generating, in the order in which they began
-	scratch  int32       // block that padding rows write to
-	pad      int         // fewest rows of a forward
 	copies   [][2]int32  // blocks to copy before the next forward
 	batch    batch
 }
@@ -34,15 +32,13 @@ type prefix struct {
 	blocks []int32
 }
 
-// NewWeights allocates a cache of that many blocks, beside one of its own.
+// NewWeights allocates a cache of that many blocks.
 func NewWeights(name string, m *model.Model, blocks int) (*Weights, error) {
-	cache, err := model.NewCache(m, blocks+1)
+	cache, err := model.NewCache(m, blocks)
 	if err != nil {
 		return nil, fmt.Errorf("weights %s: %w", name, err)
 	}
-	w := &Weights{Name: name, Model: m, cache: cache}
-	w.scratch, _ = cache.Alloc()
-	return w, nil
+	return &Weights{Name: name, Model: m, cache: cache}, nil
 }
 
 // Close frees the cache; the model is the caller's.

@@ -99,7 +99,8 @@ func (t *Tensor) AllFinite() bool {
 	return ok != 0
 }
 
-// Linear is x·wᵀ + bias; x [n, in], w [out, in], bias [out] or nil.
+// Linear is x·wᵀ + bias; x [n, in], w [out, in], bias [out] or nil. In fp32 on the CPU no row's bits depend on the other
+// rows; without gradients w may be bf16 there. Differentiable.
 func Linear(x, w, bias *Tensor) *Tensor {
 	var h C.sn_tensor
 	check("linear", C.sn_linear(x.h, w.h, handle(bias), &h), x, w, bias)

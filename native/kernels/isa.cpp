@@ -2,6 +2,7 @@
 #include "attention.h"
 #include "kernels.h"
 #include "layers.h"
+#include "linear.h"
 #include "logits.h"
 #include "packed.h"
 
@@ -15,7 +16,7 @@ namespace isa = SEAD_ISA;
 extern const Kernels SEAD_CAT(kernels_, SEAD_ISA);
 const Kernels SEAD_CAT(kernels_, SEAD_ISA) = {
     SEAD_STR(SEAD_ISA),   SEAD_VW,             isa::rms_norm,        isa::rms_norm_backward, isa::rope,
-    isa::swiglu,          isa::swiglu_backward, isa::cache_attention, isa::packed_forward,    isa::packed_backward,
+    isa::swiglu,          isa::swiglu_backward, isa::cache_attention, isa::linear,            isa::packed_forward, isa::packed_backward,
     isa::packed_work,     isa::logit_stats,     isa::logit_probs,     isa::logit_grad,
 };
 }  // namespace sead

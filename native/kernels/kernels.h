@@ -37,6 +37,16 @@ struct PackedGrad {
   int64_t dout_stride, dq_stride, dk_stride;
 };
 
+// y [rows, n] = x [rows, k] · w [n, k]ᵀ (· scale [n]) + bias [n].
+struct Linear {
+  enum Type { f32, bf16, i8 } type;  // of w
+  const float* x;
+  const void* w;
+  const float *scale, *bias;  // or null
+  float* y;
+  int64_t rows, n, k;
+};
+
 struct Kernels {
   const char* name;
   int width;  // floats of a vector
@@ -55,6 +65,8 @@ struct Kernels {
   // k, d, B], values [blocks, k, B, d]. The first shared blocks are the same for all rows, and all of them see them whole
   void (*cache_attention)(const CacheRow* rows, int64_t n, int64_t shared, const float* keys, const float* values,
                           int64_t kv_heads, int64_t head, int64_t g, int64_t d, float scale);
+  // outputs [from, to) of all rows
+  void (*linear)(const Linear& l, int64_t from, int64_t to);
   // causal attention within a sequence; work holds packed_work(length, d) floats
   void (*packed_forward)(const PackedHead& h, float* work);
   void (*packed_backward)(const PackedHead& h, const PackedGrad& g, float* work);

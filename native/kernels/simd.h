@@ -17,17 +17,14 @@ inline vf splat(float x) { return x - vf{}; }
 
 // A product that is rounded here, whatever is added to it: of a·b + c·d the compiler may fuse either half, and it need not
 // choose alike in two copies of a template.
-inline vf rounded(vf v) {
+template <class V>
+inline V rounded(V v) {
 #ifdef __AVX512F__
   asm("" : "+v"(v));
 #else
   asm("" : "+x"(v));
 #endif
   return v;
-}
-inline float rounded(float x) {
-  asm("" : "+x"(x));
-  return x;
 }
 
 // Lanes are added pairwise, always in the same order.

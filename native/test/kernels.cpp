@@ -135,6 +135,44 @@ TEST(fuzz_cache_attention) {
   });
 }
 
+TEST(fuzz_linear) {
+  each([](const Kernels& k) {
+    const int64_t rows = upto(9), n = upto(40), c = upto(70);
+    const auto type = static_cast<sead::Linear::Type>(upto(3) - 1);
+    const auto x = normal(rows * c), scale = normal(n), bias = normal(n);
+    std::vector<float> w(n * c), y(rows * n, NAN);
+    std::vector<uint16_t> half(n * c);
+    std::vector<int8_t> byte(n * c);
+    for (int64_t i = 0; i < n * c; i++) {
+      byte[i] = static_cast<int8_t>(upto(255) - 128);
+      w[i] = type == sead::Linear::i8 ? byte[i] : normal(1)[0];
+      uint32_t u;
+      std::memcpy(&u, &w[i], 4);
+      half[i] = static_cast<uint16_t>(u >> 16);
+      if (type == sead::Linear::bf16) u &= 0xffff0000, std::memcpy(&w[i], &u, 4);
+    }
+    const void* as[] = {w.data(), half.data(), byte.data()};
+    const bool scaled = upto(2) == 1, biased = upto(2) == 1;
+    sead::Linear l{type, x.data(), as[type], scaled ? scale.data() : nullptr, biased ? bias.data() : nullptr, y.data(), rows, n, c};
+    const int64_t cut = upto(n);
+    k.linear(l, 0, cut);
+    k.linear(l, cut, n);
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t j = 0; j < n; j++) {
+        double s = 0, size = 0;
+        for (int64_t i = 0; i < c; i++) s += double(x[r * c + i]) * w[j * c + i], size += std::fabs(double(x[r * c + i]) * w[j * c + i]);
+        const double want = s * (scaled ? scale[j] : 1) + (biased ? bias[j] : 0);
+        NEAR(y[r * n + j] - want, 0, 1e-6 * size);
+      }
+    for (int64_t r = 0; r < rows; r++) {  // a row alone has the bits that it has among others
+      std::vector<float> one(n);
+      l.x = &x[r * c], l.y = one.data(), l.rows = 1;
+      k.linear(l, 0, n);
+      CHECK(std::memcmp(one.data(), &y[r * n], n * sizeof(float)) == 0, "%s: row %ld of %ld differs when it is alone", k.name, long(r), long(rows));
+    }
+  });
+}
+
 // Rows that share blocks have the bits that they have alone.
 TEST(fuzz_cache_attention_shared) {
   each([](const Kernels& k) {

@@ -1,0 +1,69 @@
+// Linear layers. In fp32 on the CPU every row is computed by itself by a kernel of ours, so that generation and training
+// agree whatever they batch: ahead of MKL up to some hundred rows (twice at 16), which packs its operands first, and a tenth
+// behind at most. The gradients, and everything elsewhere, are ATen's.
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "functions.h"
+#include "kernels/kernels.h"
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+namespace sead {
+
+static at::Tensor run(const at::Tensor& x_, const at::Tensor& w_, const at::Tensor& bias_) {
+  const auto x = x_.contiguous(), w = w_.contiguous(), bias = bias_.defined() ? bias_.contiguous() : bias_;
+  const int64_t k = x.size(1), n = w.size(0), bytes = k * static_cast<int64_t>(w.element_size());
+  auto y = at::empty({x.size(0), n}, x.options());
+  const Linear l{w.scalar_type() == at::kFloat ? Linear::f32 : Linear::bf16,
+                 x.const_data_ptr<float>(),
+                 w.const_data_ptr(),
+                 nullptr,
+                 bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+                 y.mutable_data_ptr<float>(),
+                 x.size(0),
+                 n,
+                 k};
+  // The weights of a unit stay in the L2 cache while all rows pass.
+  const int64_t span = std::max<int64_t>(4, std::min<int64_t>(48, 131072 / std::max<int64_t>(bytes, 1) / 4 * 4));
+  const int64_t across = (n + span - 1) / span;
+  share(across, grain(span * k * std::min<int64_t>(x.size(0), 4)), [&](const auto& next) {
+    for (int64_t u; (u = next()) < across;) kernels().linear(l, u * span, std::min(n, (u + 1) * span));
+  });
+  return y;
+}
+
+struct LinearRows : Function<LinearRows> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias) {
+    ctx->save_for_backward({x, w});
+    ctx->saved_data["bias"] = bias.has_value();
+    return run(x, w, bias.value_or(at::Tensor()));
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& g) {
+    const auto s = ctx->get_saved_variables();
+    const auto dy = g[0].contiguous();
+    at::Tensor dx, dw, db;
+    if (ctx->needs_input_grad(0)) dx = dy.mm(s[1]);
+    if (ctx->needs_input_grad(1)) dw = dy.t().mm(s[0]);
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) db = dy.sum(0);
+    return {dx, dw, db};
+  }
+};
+
+static at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) {
+  const bool fits = x.dim() == 2 && w.dim() == 2 && x.size(1) == w.size(1) && (!bias.defined() || (bias.dim() == 1 && bias.size(0) == w.size(0)));
+  if (!fits || !fused(x) || !w.is_cpu() || (bias.defined() && !fused(bias))) return at::linear(x, w, bias);
+  const bool graph = c10::GradMode::is_enabled() && (x.requires_grad() || w.requires_grad() || (bias.defined() && bias.requires_grad()));
+  if (graph && fused(w)) return LinearRows::apply(x, w, bias.defined() ? std::optional(bias) : std::nullopt);
+  if (!graph && (fused(w) || w.scalar_type() == at::kBFloat16)) return run(x, w, bias);
+  return at::linear(x, w, bias);
+}
+
+}  // namespace sead
+
+using namespace sead;
+
+extern "C" sn_status sn_linear(sn_tensor x, sn_tensor w, sn_tensor bias, sn_tensor* out) {
+  GUARD(*out = give(linear(T(x), T(w), bias ? T(bias) : at::Tensor())))
+}

@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unsafe"
 )
@@ -18,7 +19,7 @@ import (
 type Code int
 
 const (
-	CodeShape       Code = C.SN_ERROR
+	CodeShape       Code = C.SN_ERROR // operands that do not fit each other, in shape or dtype
 	CodeIndex       Code = C.SN_INDEX
 	CodeValue       Code = C.SN_VALUE
 	CodeType        Code = C.SN_TYPE
@@ -32,7 +33,7 @@ const (
 // Error is a failed tensor operation.
 type Error struct {
 	Op     string
-	Shapes [][]int64 // of the operands
+	Shapes [][]int64 // of the operands; of the result, if it has none
 	Code   Code
 	Msg    string // libtorch's own message, one line
 }
@@ -53,15 +54,27 @@ func check(op string, st C.sn_status, operands ...*Tensor) {
 	if st.code == C.SN_OK {
 		return
 	}
-	e := &Error{Op: op, Code: Code(st.code), Msg: "no message: memory is out"}
+	var shapes [][]int64
+	for _, t := range operands {
+		if t != nil && t.h != nil {
+			shapes = append(shapes, t.Shape())
+		}
+	}
+	fail(op, st, shapes)
+}
+
+// checkNew is check for a factory, which has no operands: the error names the shape that was asked for.
+func checkNew(op string, st C.sn_status, shape ...int64) {
+	if st.code != C.SN_OK {
+		fail(op, st, [][]int64{slices.Clone(shape)}) // a copy, or every shape would escape to the heap
+	}
+}
+
+func fail(op string, st C.sn_status, shapes [][]int64) {
+	e := &Error{Op: op, Shapes: shapes, Code: Code(st.code), Msg: "no message: memory is out"}
 	if st.msg != nil {
 		e.Msg = oneLine(C.GoString(st.msg))
 		C.sn_free_text(st.msg)
-	}
-	for _, t := range operands {
-		if t != nil && t.h != nil {
-			e.Shapes = append(e.Shapes, t.Shape())
-		}
 	}
 	panic(e)
 }

@@ -132,4 +132,4 @@ func Version() string { return C.GoString(C.sn_versions()) }
 func ISA() string { return C.GoString(C.sn_isa()) }
 
 // throw raises one C++ exception of every kind at the boundary, for tests.
-func throw(kind int) { check("test_throw", C.sn_test_throw(C.int(kind))) }
+func throw(kind int, shape ...int64) { checkNew("test_throw", C.sn_test_throw(C.int(kind)), shape...) }

@@ -3,6 +3,7 @@ package torch
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,9 +12,16 @@ import (
 )
 
 func TestErrorsOfEveryKind(t *testing.T) {
-	for kind, want := range []Code{CodeShape, CodeShape, CodeOutOfMemory, CodeOutOfMemory, CodeUnknown, CodeStd, CodeIndex, CodeDist, CodeUnsupported} {
-		if e := fails(t, want, func() { throw(kind) }); e.Op != "test_throw" || e.Msg == "" || strings.Contains(e.Msg, "\n") {
-			t.Errorf("kind %d: %#v", kind, e)
+	for kind, want := range []struct {
+		code Code
+		says string
+	}{
+		{CodeShape, "cannot be multiplied"}, {CodeShape, "dtype"}, {CodeOutOfMemory, "memory"}, {CodeOutOfMemory, "alloc"}, {CodeUnknown, ""},
+		{CodeStd, "a plain runtime error"}, {CodeIndex, "out of range"}, {CodeDist, "a peer is gone"}, {CodeUnsupported, "CUDA"},
+	} {
+		e := fails(t, want.code, func() { throw(kind, 2, 3) })
+		if e.Op != "test_throw" || !reflect.DeepEqual(e.Shapes, [][]int64{{2, 3}}) || e.Msg == "" || strings.Contains(e.Msg, "\n") || !strings.Contains(e.Msg, want.says) {
+			t.Errorf("kind %d: %#v, want %q", kind, e, want.says)
 		}
 	}
 	do(t, func() { // the thread works on
@@ -37,9 +45,14 @@ func TestErrorText(t *testing.T) {
 		{CodeShape, "torch.cat([2 3], [2 3], [4]): ", func() { Cat(0, z(2, 3), z(2, 3), z(4)) }},
 		{CodeShape, "torch.reshape([2 3]): shape '[4]' is invalid for input of size 6", func() { z(2, 3).Reshape(4) }},
 		{CodeIndex, "torch.sum([2 3]): Dimension out of range", func() { z(2, 3).Sum(5, false) }},
-		{CodeShape, "torch.from_host: from_host: 8 bytes for a tensor of 12", func() { Of([]float32{1, 2}, 3) }},
+		{CodeShape, "torch.from_host([3]): from_host: 8 bytes for a tensor of 12", func() { Of([]float32{1, 2}, 3) }},
 		{CodeShape, "torch.to_host([3]): to_host: buffer of 5 bytes for a tensor of 12", func() { z(3).CopyTo(make([]byte, 5)) }},
-		{CodeOutOfMemory, "torch.empty: ", func() { Empty(F32, CPU, 1<<50) }},
+		{CodeShape, "torch.matmul([2 3], [3 4]): expected m1 and m2 to have the same dtype", func() { z(2, 3).Matmul(Zeros(F64, CPU, 3, 4)) }},
+		{CodeShape, "torch.index_select([2], [1]): index_select(): Expected dtype int32 or int64 for index", func() { z(2).IndexSelect(0, z(1)) }},
+		{CodeOutOfMemory, "torch.empty([1125899906842624]): ", func() { Empty(F32, CPU, 1<<50) }},
+		{CodeOutOfMemory, "torch.full([1048576 1073741824]): ", func() { Zeros(F64, CPU, 1<<20, 1<<30) }},
+		{CodeOutOfMemory, "torch.randn([1048576 1073741824]): ", func() { Randn(1, F32, CPU, 1<<20, 1<<30) }},
+		{CodeOutOfMemory, "torch.arange([1125899906842624]): ", func() { Arange(1<<50, I64, CPU) }},
 		{CodeShape, "torch.grad([]): ", func() { Grad([]*Tensor{z()}, nil, []*Tensor{z()}) }},
 		{CodeShape, "torch.grad: a list of 0 tensors beside one of 1", func() { Grad([]*Tensor{z()}, []*Tensor{}, []*Tensor{z()}) }},
 		{CodeValue, "torch.bytes([3 2]): only contiguous CPU tensors", func() { z(2, 3).Transpose(0, 1).Bytes() }},

@@ -98,7 +98,7 @@ func handle(t *Tensor) C.sn_tensor {
 func Empty(dt DType, dev Device, shape ...int64) *Tensor {
 	var h C.sn_tensor
 	p, n := dims(shape)
-	check("empty", C.sn_empty(p, n, C.int(dt), C.int(dev), &h))
+	checkNew("empty", C.sn_empty(p, n, C.int(dt), C.int(dev), &h), shape...)
 	return own(h)
 }
 
@@ -106,7 +106,7 @@ func Empty(dt DType, dev Device, shape ...int64) *Tensor {
 func Full(value float64, dt DType, dev Device, shape ...int64) *Tensor {
 	var h C.sn_tensor
 	p, n := dims(shape)
-	check("full", C.sn_full(p, n, C.double(value), C.int(dt), C.int(dev), &h))
+	checkNew("full", C.sn_full(p, n, C.double(value), C.int(dt), C.int(dev), &h), shape...)
 	return own(h)
 }
 
@@ -116,7 +116,7 @@ func Zeros(dt DType, dev Device, shape ...int64) *Tensor { return Full(0, dt, de
 // Arange is 0, 1, … n-1.
 func Arange(n int64, dt DType, dev Device) *Tensor {
 	var h C.sn_tensor
-	check("arange", C.sn_arange(C.int64_t(n), C.int(dt), C.int(dev), &h))
+	checkNew("arange", C.sn_arange(C.int64_t(n), C.int(dt), C.int(dev), &h), n)
 	return own(h)
 }
 
@@ -124,7 +124,7 @@ func Arange(n int64, dt DType, dev Device) *Tensor {
 func Randn(seed uint64, dt DType, dev Device, shape ...int64) *Tensor {
 	var h C.sn_tensor
 	p, n := dims(shape)
-	check("randn", C.sn_randn(p, n, C.uint64_t(seed), C.int(dt), C.int(dev), &h))
+	checkNew("randn", C.sn_randn(p, n, C.uint64_t(seed), C.int(dt), C.int(dev), &h), shape...)
 	return own(h)
 }
 
@@ -163,7 +163,7 @@ func Of[T Element](data []T, shape ...int64) *Tensor {
 func FromBytes(p unsafe.Pointer, n int, dt DType, shape ...int64) *Tensor {
 	var h C.sn_tensor
 	sp, sn := dims(shape)
-	check("from_host", C.sn_from_host(p, C.size_t(n), sp, sn, C.int(dt), &h))
+	checkNew("from_host", C.sn_from_host(p, C.size_t(n), sp, sn, C.int(dt), &h), shape...)
 	return own(h)
 }
 
@@ -172,7 +172,7 @@ func FromBytes(p unsafe.Pointer, n int, dt DType, shape ...int64) *Tensor {
 func Borrow(p unsafe.Pointer, dt DType, shape ...int64) *Tensor {
 	var h C.sn_tensor
 	sp, sn := dims(shape)
-	check("from_blob", C.sn_from_blob(p, sp, sn, C.int(dt), &h))
+	checkNew("from_blob", C.sn_from_blob(p, sp, sn, C.int(dt), &h), shape...)
 	return own(h)
 }
 

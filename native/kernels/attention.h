@@ -20,18 +20,24 @@ struct Query {
   float top, total;
 };
 
-inline void prefetch(const float* p, int64_t floats) {
-  for (int64_t i = 0; i < floats; i += 16) __builtin_prefetch(p + i);
-}
+// What will be read next, asked for line by line between the multiply-adds: all at once would wait for each other.
+struct Ahead {
+  const float* at;  // null: nothing
+  int64_t lines;
+  void take(int64_t n) {
+    for (; n > 0 && lines > 0; n--, lines--, at += 16) __builtin_prefetch(at);
+  }
+};
 
 // s[i][t] = scale · q_i·k_t. Sums run in two halves (even and odd terms), so that twice as many multiply-adds are in flight.
 template <int n>
-inline void scores(const Query* x, const float* keys, int64_t d, float scale, float (*s)[kBlock]) {
+inline void scores(const Query* x, const float* keys, int64_t d, float scale, float (*s)[kBlock], Ahead& ahead) {
   for (int part = 0; part < kVecs; part += kPart) {
     vf even[n][kPart] = {}, odd[n][kPart] = {};
     const float* k = keys + part * W;
     int64_t i = 0;
-    for (; i + 2 <= d; i += 2)
+    for (; i + 2 <= d; i += 2) {
+      ahead.take(2);
       for (int j = 0; j < kPart; j++) {
         const vf a = load(k + i * kBlock + j * W), b = load(k + (i + 1) * kBlock + j * W);
         for (int u = 0; u < n; u++) {
@@ -39,6 +45,7 @@ inline void scores(const Query* x, const float* keys, int64_t d, float scale, fl
           odd[u][j] += splat(x[u].q[i + 1]) * b;
         }
       }
+    }
     if (i < d)
       for (int j = 0; j < kPart; j++)
         for (int u = 0; u < n; u++) even[u][j] += splat(x[u].q[i]) * load(k + i * kBlock + j * W);
@@ -49,13 +56,14 @@ inline void scores(const Query* x, const float* keys, int64_t d, float scale, fl
 
 // out_i[0, span·W) = keep_i·out_i + Σ_t p_i[t]·v_t
 template <int n, int span>
-inline void add_span(Query* x, const float (*p)[kBlock], const float* keep, const float* values, int64_t tokens, int64_t d, int64_t at) {
+inline void add_span(Query* x, const float (*p)[kBlock], const float* keep, const float* values, int64_t tokens, int64_t d, int64_t at, Ahead& ahead) {
   vf even[n][span], odd[n][span] = {};
   for (int u = 0; u < n; u++)
     for (int j = 0; j < span; j++) even[u][j] = rounded(load(x[u].out + at + j * W) * keep[u]);
   const float* v = values + at;
   int64_t t = 0;
-  for (; t + 2 <= tokens; t += 2)
+  for (; t + 2 <= tokens; t += 2) {
+    ahead.take(2);
     for (int j = 0; j < span; j++) {
       const vf a = load(v + t * d + j * W), b = load(v + (t + 1) * d + j * W);
       for (int u = 0; u < n; u++) {
@@ -63,6 +71,7 @@ inline void add_span(Query* x, const float (*p)[kBlock], const float* keep, cons
         odd[u][j] += splat(p[u][t + 1]) * b;
       }
     }
+  }
   if (t < tokens)
     for (int j = 0; j < span; j++)
       for (int u = 0; u < n; u++) even[u][j] += splat(p[u][t]) * load(v + t * d + j * W);
@@ -71,10 +80,10 @@ inline void add_span(Query* x, const float (*p)[kBlock], const float* keep, cons
 }
 
 template <int n>
-inline void add_values(Query* x, const float (*p)[kBlock], const float* keep, const float* values, int64_t tokens, int64_t d) {
+inline void add_values(Query* x, const float (*p)[kBlock], const float* keep, const float* values, int64_t tokens, int64_t d, Ahead& ahead) {
   int64_t i = 0;
-  for (; i + kPart * W <= d; i += kPart * W) add_span<n, kPart>(x, p, keep, values, tokens, d, i);
-  for (; i + W <= d; i += W) add_span<n, 1>(x, p, keep, values, tokens, d, i);
+  for (; i + kPart * W <= d; i += kPart * W) add_span<n, kPart>(x, p, keep, values, tokens, d, i, ahead);
+  for (; i + W <= d; i += W) add_span<n, 1>(x, p, keep, values, tokens, d, i, ahead);
   for (; i < d; i++)
     for (int u = 0; u < n; u++) {
       float a = rounded(x[u].out[i] * keep[u]);
@@ -83,11 +92,14 @@ inline void add_values(Query* x, const float (*p)[kBlock], const float* keep, co
     }
 }
 
-// see takes the first tokens of a block into the running softmax of n queries.
+// see takes the first tokens of a block into the running softmax of n queries. next: the keys that come after this block's
+// values; null: all of this is in the cache already.
 template <int n>
-inline void see(Query* x, const float* keys, const float* values, int64_t tokens, int64_t d, float scale) {
+inline void see(Query* x, const float* keys, const float* values, int64_t tokens, int64_t d, float scale, const float* next) {
   float s[n][kBlock], keep[n];
-  scores<n>(x, keys, d, scale, s);
+  const int64_t lines = d * kBlock / 16;
+  Ahead ahead{values, next ? lines : 0};
+  scores<n>(x, keys, d, scale, s, ahead);
   for (int u = 0; u < n; u++) {
     for (int64_t t = tokens; t < kBlock; t++) s[u][t] = -INFINITY;  // what stands there may be stale
     vf high = load(s[u]);
@@ -106,13 +118,14 @@ inline void see(Query* x, const float* keys, const float* values, int64_t tokens
     x[u].total = rounded(x[u].total * keep[u]) + sum(total);
     x[u].top = top;
   }
-  add_values<n>(x, s, keep, values, tokens, d);
+  ahead = {next, next ? lines : 0};
+  add_values<n>(x, s, keep, values, tokens, d, ahead);
 }
 
 template <int n = kTogether>
-inline void see_all(Query* x, int64_t count, const float* keys, const float* values, int64_t tokens, int64_t d, float scale) {
-  for (; count >= n; count -= n, x += n) see<n>(x, keys, values, tokens, d, scale);
-  if constexpr (n > 1) see_all<n - 1>(x, count, keys, values, tokens, d, scale);
+inline void see_all(Query* x, int64_t count, const float* keys, const float* values, int64_t tokens, int64_t d, float scale, const float* next) {
+  for (; count >= n; count -= n, x += n, next = nullptr) see<n>(x, keys, values, tokens, d, scale, next);
+  if constexpr (n > 1) see_all<n - 1>(x, count, keys, values, tokens, d, scale, next);
 }
 
 void cache_attention(const CacheRow* rows, int64_t n, int64_t shared, const float* keys, const float* values, int64_t kv_heads,
@@ -125,18 +138,17 @@ void cache_attention(const CacheRow* rows, int64_t n, int64_t shared, const floa
   const auto block = [&](const int32_t* table, int64_t b) { return (static_cast<int64_t>(table[b]) * kv_heads + head) * d * kBlock; };
   for (int64_t b = 0; b < shared; b++) {
     const int64_t at = block(rows[0].table, b);
-    see_all(x, n * g, keys + at, values + at, kBlock, d, scale);
+    see_all(x, n * g, keys + at, values + at, kBlock, d, scale, keys + block(rows[0].table, b + 1 < shared ? b + 1 : b));
   }
   for (int64_t r = 0; r < n; r++) {
     const int64_t blocks = (rows[r].length + kBlock - 1) / kBlock;
     for (int64_t b = shared; b < blocks; b++) {
       const int64_t at = block(rows[r].table, b);
-      if (b + 1 < blocks) {
-        const int64_t next = block(rows[r].table, b + 1);
-        prefetch(keys + next, d * kBlock);
-        prefetch(values + next, d * kBlock);
-      }
-      see_all(x + r * g, g, keys + at, values + at, std::min<int64_t>(kBlock, rows[r].length - b * kBlock), d, scale);
+      // At the end of a row comes the next one's first own block.
+      const auto& then = b + 1 < blocks || r + 1 == n ? rows[r] : rows[r + 1];
+      const int64_t next = b + 1 < blocks ? b + 1 : r + 1 == n ? b : shared < (then.length + kBlock - 1) / kBlock ? shared : 0;
+      see_all(x + r * g, g, keys + at, values + at, std::min<int64_t>(kBlock, rows[r].length - b * kBlock), d, scale,
+              keys + block(then.table, next));
     }
   }
   for (int64_t i = 0; i < n * g; i++)

@@ -11,10 +11,10 @@ start=$SECONDS
 before=$(sha256sum bin/seadtrain 2>/dev/null || true)
 # Found beside the binary first, so that the tree can be moved; the cgo flags in torch/ name this folder, for go test.
 rpath="-extldflags=-Wl,-rpath,\$ORIGIN/../build/native"
-if ! go build -ldflags "-X seadtrain/internal/version.commit=$commit '$rpath'" -o bin/seadtrain ./cmd/seadtrain >"$log" 2>&1 </dev/null; then
-	text=$(cat "$log")
-	if grep -qiE 'no space left|errno 28' "$log"; then die "go build: $(reason "$text") [${log#"$ROOT"/}]"; fi
-	grep -vE 'deprecated|DEPRECATED|cgo-gcc-prolog: In function|In file included from|^ *[0-9]* *\| *\^?~*$' "$log" | head -n 60 >&2 || true
+# Held in memory, because a full disk takes no log.
+if ! text=$(go build -ldflags "-X seadtrain/internal/version.commit=$commit '$rpath'" -o bin/seadtrain ./cmd/seadtrain 2>&1 </dev/null | { tee "$log" 2>/dev/null || true; }); then
+	if grep -qiE 'no space left|errno 28' <<<"$text"; then die "go build: $(reason "$text") [${log#"$ROOT"/}]"; fi
+	grep -vE 'deprecated|DEPRECATED|cgo-gcc-prolog: In function|In file included from|^ *[0-9]* *\| *\^?~*$' <<<"$text" | head -n 60 >&2 || true
 	die "go build failed [${log#"$ROOT"/}]"
 fi
-[[ $before == "$(sha256sum bin/seadtrain)" ]] || say "built bin/seadtrain ($commit) in $((SECONDS - start)) s"
+[[ $before == "$(sha256sum bin/seadtrain 2>/dev/null)" ]] || say "built bin/seadtrain ($commit) in $((SECONDS - start)) s"

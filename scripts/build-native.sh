@@ -31,18 +31,21 @@ locked "${dir##*/}" # two builds in one folder would overwrite each other's obje
 if [[ -f $dir/CMakeCache.txt ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$ROOT" "$dir/CMakeCache.txt"; then rm -rf "$dir"; fi
 log=$LOGS/$KIND.log
 mkdir -p "$LOGS" 2>/dev/null || die "cannot create $LOGS: is the disk full or read-only?"
-if ! cmake "${args[@]}" >"$log" 2>&1; then
-	line=$(awk '/^CMake Error/ {on = 1; next} on && NF {sub(/^ +/, ""); printf "%s%s", sep, $0; sep = " "; next} on && sep {exit}' "$log")
-	die "cmake: ${line:-$(reason "$(cat "$log")")} [${log#"$ROOT"/}]"
+# What the tools say is held in memory, because a full disk takes no log.
+if ! text=$(cmake "${args[@]}" 2>&1 | { tee "$log" 2>/dev/null || true; }); then
+	line=$(awk '/^CMake Error/ {on = 1; next} on && NF {sub(/^ +/, ""); printf "%s%s", sep, $0; sep = " "; next} on && sep {exit}' <<<"$text")
+	die "cmake: ${line:-$(reason "$text")} [${log#"$ROOT"/}]"
 fi
 start=$SECONDS
 # One line when there is work; silence when there is none.
-build() { cmake --build "$dir" --parallel "$(nproc)" --target "${targets[@]}" 2>&1 | tee "$log" | awk -v line="$STEP: building $what" '/(Building|Linking)/ && !said {print line; fflush(); said = 1}'; }
-if ! build; then
-	grep -E 'error|Error|undefined reference' -A 4 "$log" | head -n 60 >&2 || true
-	die "building $what failed: $(grep -m 1 -E 'No space left|error:' "$log" || reason "$(cat "$log")") [${log#"$ROOT"/}]"
+exec 3>&1
+begun() { awk -v line="$STEP: building $what" '{print} /(Building|Linking)/ && !said {print line >"/dev/fd/3"; fflush("/dev/fd/3"); said = 1}'; }
+if ! text=$(cmake --build "$dir" --parallel "$(nproc)" --target "${targets[@]}" 2>&1 | { tee "$log" 2>/dev/null || true; } | begun); then
+	if grep -qiE 'no space left|errno 28' <<<"$text"; then die "building $what: $(reason "$text") [${log#"$ROOT"/}]"; fi
+	grep -E 'error|Error|undefined reference' -A 4 <<<"$text" | head -n 60 >&2 || true
+	die "building $what failed: $(grep -m 1 'error:' <<<"$text" || reason "$text") [${log#"$ROOT"/}]"
 fi
-if grep -q Linking "$log"; then say "built ${dir#"$ROOT"/} in $((SECONDS - start)) s"; fi
+if [[ $text == *Linking* ]]; then say "built ${dir#"$ROOT"/} in $((SECONDS - start)) s"; fi
 
 # The plugin must ask for libtorch's GPU libraries by itself: it is loaded by dlopen into a program that has none.
 if [[ $KIND == cuda ]]; then

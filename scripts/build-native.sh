@@ -39,7 +39,7 @@ fi
 start=$SECONDS
 # One line when there is work; silence when there is none.
 exec 3>&1
-begun() { awk -v line="$STEP: building $what" '{print} /(Building|Linking)/ && !said {print line >"/dev/fd/3"; fflush("/dev/fd/3"); said = 1}'; }
+begun() { awk -v line="$STEP: building $what" '{print} /(Building|Linking)/ && !said {print line | "cat >&3"; close("cat >&3"); said = 1}'; }
 if ! text=$(cmake --build "$dir" --parallel "$(nproc)" --target "${targets[@]}" 2>&1 | { tee "$log" 2>/dev/null || true; } | begun); then
 	if grep -qiE 'no space left|errno 28' <<<"$text"; then die "building $what: $(reason "$text") [${log#"$ROOT"/}]"; fi
 	grep -E 'error|Error|undefined reference' -A 4 <<<"$text" | head -n 60 >&2 || true

@@ -33,10 +33,11 @@ if [[ $name == llamacpp ]]; then
 		pip_install --no-build-isolation --no-binary llama-cpp-python -r "$manifest"
 else
 	try "pip install of ${manifest##*/}" "$STEP-pip" pip_install --only-binary=:all: -r "$manifest"
-	# torch comes from the other venv, behind what is installed here: its hub and transformers are of other versions.
+	# torch is shared by links with the other venv, whose hub and transformers are of other versions.
 	"$ROOT/scripts/interop-venv.sh"
-	site=$(echo "$venv"/lib/python3*/site-packages)
-	echo "$ROOT/build/venv-interop/${site#"$venv"/}" >"$site/interop.pth"
+	site=$(cd "$venv" && echo lib/python3*/site-packages)
+	find "$ROOT/build/venv-interop/$site" -maxdepth 1 -regextype egrep -regex '.*/(torch|torchgen|functorch|nvidia|cuda|triton)([-_].*)?' \
+		-exec ln -s {} "$venv/$site/" \;
 fi
 try "importing $name" "$STEP-import" "$venv/bin/python" -c "$imports"
 put_stamp "$venv/.stamp" "$want"

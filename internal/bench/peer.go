@@ -72,8 +72,11 @@ func StartPeer(name, python, script, log string) (*Peer, error) {
 	return p, nil
 }
 
-// peerEnv is the environment without what main sets for this program's own threads: a peer waits as it is used to.
-func peerEnv(env []string) (out []string) {
+// peerEnv is the environment with OpenMP threads that spin longer than ours (see main): some 100 µs, which covers what lies
+// between a peer's parallel regions. libgomp's default, milliseconds, makes a peer many times slower as soon as anything
+// else wants a core.
+func peerEnv(env []string) []string {
+	out := []string{"GOMP_SPINCOUNT=10000"}
 	for _, kv := range env {
 		if !strings.HasPrefix(kv, "OMP_WAIT_POLICY=") && !strings.HasPrefix(kv, "GOMP_SPINCOUNT=") {
 			out = append(out, kv)

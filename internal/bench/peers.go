@@ -41,7 +41,7 @@ func init() { // it refers to itself through its rows
 	peerKinds = map[string]peerKind{
 		"hf":        {suffix: "hf", script: "hf.py", setup: []string{"interop-venv.sh"}, venv: "venv-interop", rollout: (*bench).rolloutAgainstHF},
 		"llama.cpp": {suffix: "llamacpp", script: "llamacpp.py", setup: []string{"peer-venv.sh", "llamacpp"}, venv: "venv-llamacpp", decodes: 16, gguf: true},
-		"openvino": {suffix: "openvino", script: "openvino.py", setup: []string{"peer-venv.sh", "openvino"}, venv: "venv-openvino", decodes: math.MaxInt, prefill: true,
+		"openvino": {suffix: "openvino", script: "ov.py", setup: []string{"peer-venv.sh", "openvino"}, venv: "venv-openvino", decodes: math.MaxInt, prefill: true,
 			rollout: (*bench).rolloutAgainstOpenVINO},
 	}
 }

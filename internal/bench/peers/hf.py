@@ -1,5 +1,6 @@
 """Hugging Face transformers: `generate`, with scaled dot-product attention."""
 
+import copy
 import time
 
 import torch
@@ -18,18 +19,15 @@ class HuggingFace:
         torch.set_num_threads(threads)
         torch.set_grad_enabled(False)
         self.model = AutoModelForCausalLM.from_pretrained(model, dtype=DTYPES[precision], attn_implementation="sdpa").eval()
+        self.model.generation_config.eos_token_id = None  # lengths are given
         self.cache = None
         return {"versions": f"transformers {transformers.__version__}, torch {torch.__version__}"}
-
-    def feed(self, ids, cache):
-        """Reads what the cache does not hold of ids [batch, n], but for the last token, which generate wants itself."""
-        self.model(input_ids=ids[:, cache.get_seq_length() : -1], past_key_values=cache, use_cache=True, logits_to_keep=1)
 
     def generate(self, ids, tokens, cache=None, greedy=False):
         config = GenerationConfig(
             max_new_tokens=tokens, do_sample=not greedy, temperature=1.0, top_k=0, top_p=1.0, pad_token_id=0, eos_token_id=None
         )
-        out = self.model.generate(ids, attention_mask=torch.ones_like(ids), past_key_values=cache, generation_config=config)
+        out = self.model.generate(ids, attention_mask=torch.ones_like(ids), cache=cache, generation_config=config)
         assert out.shape[1] == ids.shape[1] + tokens, "generation ended early"
         return out
 
@@ -37,18 +35,18 @@ class HuggingFace:
         self.ids = torch.tensor(prompts)
         self.cache = DynamicCache(config=self.model.config)
         began = time.perf_counter()
-        self.model(input_ids=self.ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
+        self.model(input_ids=self.ids, cache=self.cache, use_cache=True, logits_to_keep=1)
         seconds = time.perf_counter() - began
-        self.cache.crop(self.ids.shape[1] - 1)
+        self.cache.crop(-1)  # generate reads the last token itself
         return {"seconds": seconds, "tokens": self.ids.numel()}
 
-    def decode(self, tokens):
-        n = self.ids.shape[1]
+    def decode(self, n, tokens):
+        ids, cache = self.ids[:n], copy.deepcopy(self.cache)
+        cache.batch_select_indices(torch.arange(n))
         began = time.perf_counter()
-        out = self.generate(self.ids, tokens, self.cache, greedy=True)
+        out = self.generate(ids, tokens, cache, greedy=True)
         seconds = time.perf_counter() - began
-        self.cache.crop(n - 1)
-        return {"seconds": seconds, "tokens": tokens * len(out), "ids": out[:, n:].tolist()}
+        return {"seconds": seconds, "tokens": tokens * n, "ids": out[:, ids.shape[1] :].tolist()}
 
     def rollout(self, script, how):
         self.cache = None
@@ -76,7 +74,7 @@ class HuggingFace:
     def shared(self, ids, n):
         """A cache that holds the tokens ids [1, k] for n sequences, computed once."""
         cache = DynamicCache(config=self.model.config)
-        self.model(input_ids=ids[:, : max(1, ids.shape[1] - 1)], past_key_values=cache, use_cache=True, logits_to_keep=1)
+        self.model(input_ids=ids[:, : max(1, ids.shape[1] - 1)], cache=cache, use_cache=True, logits_to_keep=1)
         cache.batch_repeat_interleave(n)
         return cache
 

@@ -82,7 +82,7 @@ test-models: smollm2
 	@scripts/fetch-model.sh qwen3-tokenizer
 
 clean: ## removes what was built here; keeps what was fetched
-	rm -rf bin build/native build/asan build/log build/interop
+	rm -rf bin build/native build/asan build/log build/interop build/bench
 
 clean-all: clean ## removes everything git ignores here, downloads included
 	rm -rf build third_party/site third_party/gloo third_party/tokenizers third_party/models third_party/.[a-z]* third_party/READY

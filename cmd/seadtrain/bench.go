@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,6 +51,9 @@ EXAMPLES
 				}
 			}
 			report, err := bench.Run(c.Context, o)
+			if errors.Is(err, os.ErrNotExist) && !c.IsSet("model") {
+				err = fmt.Errorf("%w (make smollm2 fetches it)", err)
+			}
 			if report != nil && file != "-" {
 				fmt.Fprint(stdout, report) // also what is done of a run that was stopped
 			}

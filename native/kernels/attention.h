@@ -5,6 +5,7 @@
 #pragma once
 #include <algorithm>
 
+#include "ahead.h"
 #include "kernels.h"
 #include "simd.h"
 
@@ -18,15 +19,6 @@ struct Query {
   const float* q;  // [d]
   float* out;      // [d] running sum of p·v
   float top, total;
-};
-
-// What will be read next, asked for line by line between the multiply-adds: all at once would wait for each other.
-struct Ahead {
-  const float* at;  // null: nothing
-  int64_t lines;
-  void take(int64_t n) {
-    for (; n > 0 && lines > 0; n--, lines--, at += 16) __builtin_prefetch(at);
-  }
 };
 
 // s[i][t] = scale · q_i·k_t. Sums run in two halves (even and odd terms), so that twice as many multiply-adds are in flight.

@@ -4,6 +4,7 @@
 #pragma once
 #include <immintrin.h>
 
+#include "ahead.h"
 #include "kernels.h"
 #include "simd.h"
 
@@ -63,19 +64,19 @@ inline v4 load4(const float* p) {
 
 constexpr int kXRows = W == 16 ? 6 : 3;  // with four rows of w: as many as leave registers for the loads
 
-// nx rows of x against nw of w, one or four. The first rows of x bring the weights from memory: theirs ask for the next ones
-// ahead.
-template <int nx, int nw, bool first, class T>
-inline void linear_tile(const float* x, const T* w, const float* scale, const float* bias, float* y, int64_t n, int64_t k) {
+// nx rows of x against nw of w, one or four.
+template <int nx, int nw, class T>
+inline void linear_tile(const float* x, const T* w, const float* scale, const float* bias, float* y, int64_t n, int64_t k, Ahead ahead) {
   vf acc[nx][4] = {};
+  const int64_t per = (ahead.lines * W + k - 1) / k;
   int64_t i = 0;
   for (; i + W <= k; i += W) {
+    ahead.take(per);
     vf b[nx];
     for (int s = 0; s < nx; s++) b[s] = load(x + s * k + i);
     for (int r = 0; r < nw; r++) {
       const vf a = widen(w + r * k + i);
       for (int s = 0; s < nx; s++) acc[s][r] += a * b[s];
-      if constexpr (first) __builtin_prefetch(w + (r + nw) * k + i);
     }
   }
   for (; i < k; i++)
@@ -93,43 +94,39 @@ inline void linear_tile(const float* x, const T* w, const float* scale, const fl
   }
 }
 
-// nx rows of x against outputs [from, to).
-template <int nx, bool first, class T>
-inline void linear_rows(const Linear& l, int64_t row, int64_t from, int64_t to) {
-  const T* w = static_cast<const T*>(l.w);
-  const float* x = l.x + row * l.k;
-  float* y = l.y + row * l.n;
-  const auto at = [](const float* p, int64_t j) { return p ? p + j : p; };
-  int64_t j = from;
-  for (; j + 4 <= to; j += 4) linear_tile<nx, 4, first>(x, w + j * l.k, at(l.scale, j), at(l.bias, j), y + j, l.n, l.k);
-  for (; j < to; j++) linear_tile<nx, 1, first>(x, w + j * l.k, at(l.scale, j), at(l.bias, j), y + j, l.n, l.k);
+// One tile, of nx rows from row on, against nw outputs from j on.
+template <int nw, class T, int nx = kXRows>
+inline void linear_some(const Linear& l, int64_t row, int64_t count, int64_t j, const Ahead& ahead) {
+  if (count == nx)
+    linear_tile<nx, nw>(l.x + row * l.k, static_cast<const T*>(l.w) + j * l.k, l.scale ? l.scale + j : nullptr,
+                        l.bias ? l.bias + j : nullptr, l.y + row * l.n + j, l.n, l.k, ahead);
+  else if constexpr (nx > 1)
+    linear_some<nw, T, nx - 1>(l, row, count, j, ahead);
 }
 
-// The rows left over are two tiles of about one size, rather than a full one and a single row.
-template <class T, int nx = kXRows>
-inline void linear_last(const Linear& l, int64_t row, int64_t from, int64_t to) {
-  const int64_t left = l.rows - row;
-  if constexpr (nx > 0) {
-    if (left > nx || left == 0) return;
-    if (left == nx) return row == 0 ? linear_rows<nx, true, T>(l, row, from, to) : linear_rows<nx, false, T>(l, row, from, to);
-    linear_last<T, nx - 1>(l, row, from, to);
+// Rows [row, end) against nw outputs, which stay in the L1 cache; the first rows ask for the next outputs' weights ahead.
+// What is left at the end is two tiles of about one size, rather than a full one and a single row.
+template <int nw, class T>
+inline void linear_rows(const Linear& l, int64_t row, int64_t end, int64_t j) {
+  const int64_t lines = row > 0 ? 0 : nw * l.k * static_cast<int64_t>(sizeof(T)) / 64, tiles = (end - row + kXRows - 1) / kXRows;
+  const char* next = reinterpret_cast<const char*>(static_cast<const T*>(l.w) + (j + nw) * l.k);
+  for (int64_t t = 0; row < end; t++) {
+    const int64_t left = end - row, count = left <= kXRows ? left : left < 2 * kXRows ? (left + 1) / 2 : kXRows;
+    const int64_t from = t * lines / tiles, to = (t + 1) * lines / tiles;
+    linear_some<nw, T>(l, row, count, j, {next + from * 64, to - from});
+    row += count;
   }
 }
 
+// As many rows of x at a time as stay in the L2 cache beside a unit's weights.
 template <class T>
 inline void linear_of(const Linear& l, int64_t from, int64_t to) {
-  int64_t row = 0;
-  const int64_t half = (kXRows + 1) / 2;
-  if (l.rows > kXRows) {
-    linear_rows<kXRows, true, T>(l, 0, from, to);
-    row = kXRows;
+  for (int64_t row = 0; row < l.rows; row += 8 * kXRows) {
+    const int64_t end = row + 8 * kXRows < l.rows ? row + 8 * kXRows : l.rows;
+    int64_t j = from;
+    for (; j + 4 <= to; j += 4) linear_rows<4, T>(l, row, end, j);
+    for (; j < to; j++) linear_rows<1, T>(l, row, end, j);
   }
-  for (; l.rows - row >= 2 * kXRows || l.rows - row == kXRows; row += kXRows) linear_rows<kXRows, false, T>(l, row, from, to);
-  if (l.rows - row > kXRows) {
-    linear_rows<half, false, T>(l, row, from, to);
-    row += half;
-  }
-  linear_last<T>(l, row, from, to);
 }
 
 void linear(const Linear& l, int64_t from, int64_t to) {

@@ -17,11 +17,7 @@ func (b *bench) ownDecode() []task {
 		names = append(names, fmt.Sprintf("decode%d_of_bandwidth", batch))
 	}
 	decode := task{names: names, share: 90, run: func(ctx context.Context, limit time.Duration) (out []Row, err error) {
-		l, err := b.limit()
-		if err != nil {
-			return nil, err
-		}
-		all, err := b.decode(ctx, limit, b.Sizes.largest(), b.engine)
+		all, err := b.decode(ctx, limit, b.Sizes.largest(), []Side{b.engine}, b.bandwidth)
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +28,7 @@ func (b *bench) ownDecode() []task {
 			}
 			row := Row{Name: names[i], Unit: "GB/s", Peer: "memory bandwidth", Work: b.decodeWork(batch),
 				Notes: []string{fmt.Sprintf("%.4g tokens/s", slices.Max(rates[0])), "bytes of weights alone"}}
-			out = append(out, row.of(bytes, l.Bandwidth/1e9))
+			out = append(out, row.against(bytes, rates[1]))
 		}
 		return out, nil
 	}}
@@ -40,8 +36,8 @@ func (b *bench) ownDecode() []task {
 }
 
 // decode measures the sides in every batch up to most: rates by batch, side and alternation. All hold the prompts of the
-// largest batch.
-func (b *bench) decode(ctx context.Context, limit time.Duration, most int, sides ...Side) (out [][][]float64, err error) {
+// largest batch. others take their turn behind them.
+func (b *bench) decode(ctx context.Context, limit time.Duration, most int, sides []Side, others ...func(context.Context) (float64, error)) (out [][][]float64, err error) {
 	prompts := b.text.Prompts(most, b.Sizes.Context)
 	began := time.Now()
 	for _, s := range sides {
@@ -63,7 +59,7 @@ func (b *bench) decode(ctx context.Context, limit time.Duration, most int, sides
 		for _, s := range sides {
 			runs = append(runs, func(ctx context.Context) (float64, error) { return rate(s.Decode(ctx, batch, b.Sizes.Tokens)) })
 		}
-		rates, err := alternate(ctx, limit/time.Duration(len(b.Sizes.Batches)-i), runs...)
+		rates, err := alternate(ctx, limit/time.Duration(len(b.Sizes.Batches)-i), append(runs, others...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -90,10 +86,6 @@ func weightBytes(m *model.Model) int64 {
 // attention measures the cache's part of a decode step alone, through all layers, so that no cache of the processor holds
 // what was read before: the bytes of keys and values that must be read, against the memory's bandwidth.
 func (b *bench) attention(ctx context.Context, limit time.Duration) ([]Row, error) {
-	l, err := b.limit()
-	if err != nil {
-		return nil, err
-	}
 	m, batch, length := b.engine.Model, b.Sizes.largest(), b.Sizes.Attention
 	b.engine.drop()
 	layers := m.Config.NumHiddenLayers
@@ -117,13 +109,13 @@ func (b *bench) attention(ctx context.Context, limit time.Duration) ([]Row, erro
 			})
 		})
 		return bytes / 1e9, err
-	})
+	}, b.bandwidth)
 	if err != nil {
 		return nil, err
 	}
 	row := Row{Name: fmt.Sprintf("decode%d_attention", batch), Unit: "GB/s", Peer: "memory bandwidth",
 		Work: fmt.Sprintf("attention of a decode step, %d sequences of %d tokens, %d layers", batch, length, layers)}
-	return []Row{row.of(rates[0], l.Bandwidth/1e9)}, nil
+	return []Row{row.against(rates[0], rates[1])}, nil
 }
 
 // decodeRows is a step of so many sequences of one length, and the number of blocks it needs. Nothing is shared.
@@ -152,7 +144,7 @@ func (b *bench) decodeAgainst(name string) []task {
 		return nil
 	}
 	return []task{{names: names, peer: name, share: 80 + 3*float64(most), run: func(ctx context.Context, limit time.Duration) (out []Row, err error) {
-		all, err := b.decode(ctx, limit, most, b.engine, b.peers.now)
+		all, err := b.decode(ctx, limit, most, []Side{b.engine, b.peers.now})
 		if err != nil {
 			return nil, err
 		}

@@ -1,31 +1,34 @@
 package bench
 
 import (
+	"context"
 	"time"
 
 	"seadtrain/torch"
 )
 
-// Limits are what the machine does at best, measured now and with the threads that everything else has.
-type Limits struct {
-	Bandwidth float64 // bytes per second that are read from memory
-	GEMM      float64 // floating-point operations per second of a large matrix product in the precision
+// What the machine does at best, measured by turns with what is compared to it, and with the same threads.
+
+// bandwidth is the bytes, in 1e9 per second, that reading a large buffer reaches.
+func (b *bench) bandwidth(context.Context) (rate float64, err error) {
+	err = torch.Do(func() {
+		bytes := b.Sizes.Stream
+		x, one := torch.Full(1, torch.F32, torch.CPU, bytes/4096, 1024), torch.Full(1, torch.F32, torch.CPU, 1, 1024)
+		// Two ways to read it all; the faster one is nearer to the limit.
+		rate = float64(bytes) / 1e9 / min(fastest(3, func() { x.SumAll() }), fastest(3, func() { torch.Linear(one, x, nil) }))
+	})
+	return rate, err
 }
 
-// MeasureLimits reads a buffer of so many bytes, and multiplies matrices.
-func MeasureLimits(dtype torch.DType, bytes int64) (l Limits, err error) {
+// gemm is the operations, in 1e9 per second, of a large matrix product in the model's precision.
+func (b *bench) gemm(context.Context) (rate float64, err error) {
 	err = torch.Do(func() {
-		torch.InScope(func() {
-			x := torch.Full(1, torch.F32, torch.CPU, bytes/4096, 1024)
-			one := torch.Full(1, torch.F32, torch.CPU, 1, 1024)
-			// Two ways to read it all; the faster one is nearer to the limit.
-			l.Bandwidth = float64(bytes) / min(fastest(5, func() { x.SumAll() }), fastest(5, func() { torch.Linear(one, x, nil) }))
-		})
 		const rows, in, out = 1024, 2048, 2048
+		dtype := b.engine.Model.DType
 		x, w := torch.Randn(1, torch.F32, torch.CPU, rows, in).To(dtype, torch.CPU), torch.Randn(2, torch.F32, torch.CPU, out, in).To(dtype, torch.CPU)
-		l.GEMM = 2 * rows * in * out / fastest(8, func() { torch.Linear(x, w, nil) })
+		rate = 2 * rows * in * out / 1e9 / fastest(3, func() { torch.Linear(x, w, nil) })
 	})
-	return l, err
+	return rate, err
 }
 
 // fastest is the least number of seconds that one of n calls takes. On the engine thread.

@@ -11,10 +11,6 @@ import (
 // ownPrefill measures the prefill of one prompt against the largest matrix product that the machine does as fast.
 func (b *bench) ownPrefill() task {
 	return task{names: []string{"prefill_of_gemm"}, share: 20, run: func(ctx context.Context, limit time.Duration) ([]Row, error) {
-		l, err := b.limit()
-		if err != nil {
-			return nil, err
-		}
 		prompts := b.text.Prompts(1, b.Sizes.Context)
 		work := flops(b.engine.Model, b.Sizes.Context)
 		best := 0.0
@@ -23,13 +19,13 @@ func (b *bench) ownPrefill() task {
 			took, err := b.engine.Prompts(ctx, prompts, 1)
 			best = max(best, took.Rate())
 			return work / took.Seconds / 1e9, err
-		})
+		}, b.gemm)
 		if err != nil {
 			return nil, err
 		}
 		row := Row{Name: "prefill_of_gemm", Unit: "GFLOP/s", Peer: "GEMM limit", Work: b.prefillWork(),
 			Notes: []string{fmt.Sprintf("%.4g tokens/s", best), "operations of the layers' matrix products and of attention, without the head"}}
-		return []Row{row.of(rates[0], l.GEMM/1e9)}, nil
+		return []Row{row.against(rates[0], rates[1])}, nil
 	}}
 }
 

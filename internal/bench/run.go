@@ -76,14 +76,13 @@ type bench struct {
 	engine *Engine
 	at     string // precision of engine
 	peers  peers
-	limits map[string]Limits
 	began  time.Time
 }
 
 // Run measures. What cannot be measured is a row with an error; the error returned is that of a run that could not begin,
 // or was stopped, and then the report holds the rows so far.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	b := &bench{Options: o, limits: map[string]Limits{}}
+	b := &bench{Options: o}
 	defer func() {
 		b.peers.close()
 		if b.engine != nil {
@@ -237,18 +236,6 @@ func (b *bench) use(precision string) (err error) {
 	b.at = precision
 	b.text, err = ReadText(b.engine.Bundle)
 	return err
-}
-
-// limit measures what the machine can do, once for each precision.
-func (b *bench) limit() (Limits, error) {
-	if l, ok := b.limits[b.at]; ok {
-		return l, nil
-	}
-	l, err := MeasureLimits(b.engine.Model.DType, b.Sizes.Stream)
-	if err == nil {
-		b.limits[b.at] = l
-	}
-	return l, err
 }
 
 func machine() string {

@@ -8,7 +8,7 @@ import numpy
 
 from serve import serve
 
-KV_TYPES = {"fp32": ll.GGML_TYPE_F32, "bf16": ll.GGML_TYPE_BF16, "int8": ll.GGML_TYPE_F16}
+KV_TYPES = {"fp32": ll.GGML_TYPE_F32, "bf16": 30, "int8": ll.GGML_TYPE_F16}  # 30: GGML_TYPE_BF16, which the module lacks
 BATCH = 2048
 
 

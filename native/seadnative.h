@@ -104,6 +104,10 @@ sn_status sn_sdpa(sn_tensor q, sn_tensor k, sn_tensor v, sn_tensor mask_or_null,
 /* linear.cpp: x in fp32 on the CPU goes through a kernel of ours, whose rows do not depend on each other; without gradients
  * w may be bf16 there · differentiable */
 sn_status sn_linear(sn_tensor x, sn_tensor w, sn_tensor bias_or_null, sn_tensor* out);
+/* x [n, k], w [m, k] int8, scale [m] fp32: x·(w·scale)ᵀ + bias, in x's dtype · rows as above; no gradient */
+sn_status sn_linear_i8(sn_tensor x, sn_tensor w, sn_tensor scale, sn_tensor bias_or_null, sn_tensor* out);
+/* w [m, k] -> int8 [m, k], each row as multiples of scale = max|w|/127 [m], rounded to nearest; a row of zeros has scale 0 */
+sn_status sn_quantize_rows(sn_tensor w, sn_tensor* q, sn_tensor* scale);
 
 /* autograd.cpp */
 void sn_set_grad_enabled(int on);

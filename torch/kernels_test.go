@@ -2,6 +2,8 @@ package torch
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 )
 
@@ -121,6 +123,74 @@ func TestKernelFallbacks(t *testing.T) {
 	})
 }
 
+// No weight is off by more than half a scale, zeros stay zeros, and the largest of a row is exact.
+func TestKernelQuantizeRows(t *testing.T) {
+	for _, c := range []struct {
+		out, in int64
+		dt      DType
+	}{{1, 1, F32}, {7, 33, F32}, {5, 64, BF16}, {3, 1 << 19, F32}, {0, 4, F32}} {
+		do(t, func() {
+			w := Randn(1, F32, CPU, c.out, c.in).To(c.dt, CPU)
+			if c.out > 2 {
+				w.Narrow(0, 2, 1).ZeroInPlace()
+			}
+			q, scale := QuantizeRows(w)
+			if q.DType() != I8 || scale.DType() != F32 || !slices.Equal(q.Shape(), w.Shape()) || !slices.Equal(scale.Shape(), []int64{c.out}) {
+				t.Fatalf("%v: %v and %v", c, q, scale)
+			}
+			ws, qs := Data[float32](w), Data[float32](q)
+			for r, s := range Data[float32](scale) {
+				row, top := ws[r*int(c.in):(r+1)*int(c.in)], 0.0
+				for _, v := range row {
+					top = max(top, math.Abs(float64(v)))
+				}
+				if math.Abs(float64(s)*127-top) > 1e-6*top {
+					t.Errorf("%v: scale %g for a largest weight of %g", c, s, top)
+				}
+				for i, v := range row {
+					got := float64(qs[r*int(c.in)+i]) * float64(s)
+					if bound := top / 254 * (1 + 1e-5); !(math.Abs(got-float64(v)) <= bound) {
+						t.Fatalf("%v: row %d, weight %d is %g, want %g ± %g", c, r, i, got, v, bound)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Weights in bf16 and int8 give what plain double arithmetic makes of the same numbers; and a row alone has the same bits.
+func TestKernelLinearNarrowWeights(t *testing.T) {
+	for _, c := range []struct{ n, in, out int64 }{{1, 1, 1}, {1, 33, 5}, {7, 40, 64}, {20, 131, 99}, {0, 8, 3}} {
+		do(t, func() {
+			x, w, b := Randn(1, F32, CPU, c.n, c.in), Randn(2, F32, CPU, c.out, c.in), Randn(3, F32, CPU, c.out)
+			half := w.To(BF16, CPU)
+			q, scale := QuantizeRows(w)
+			for _, bias := range []*Tensor{nil, b} {
+				want := func(w *Tensor) *Tensor {
+					y := x.To(F64, CPU).Matmul(w.Transpose(0, 1))
+					if bias != nil {
+						y = y.Add(bias.To(F64, CPU))
+					}
+					return y
+				}
+				near(t, "bf16", Linear(x, half, bias), want(half.To(F64, CPU)), 1e-5)
+				y := LinearInt8(x, q, scale, bias)
+				near(t, "int8", y, want(q.To(F64, CPU).Mul(scale.To(F64, CPU).Reshape(-1, 1))), 1e-5)
+				for i := range c.n {
+					sameBits(t, "a row alone", LinearInt8(x.Narrow(0, i, 1), q, scale, bias), y.Narrow(0, i, 1))
+				}
+				// bf16 activations take the plain form: 2⁻⁸ for x, the sum and the result
+				near(t, "int8, x in bf16", LinearInt8(x.To(BF16, CPU), q, scale, bias), y, .03)
+			}
+		})
+	}
+	do(t, func() { // rows and columns need not lie together
+		x, w := Randn(1, F32, CPU, 9, 6), Randn(2, F32, CPU, 9, 8)
+		q, scale := QuantizeRows(w.Transpose(0, 1))
+		near(t, "views", LinearInt8(x.Transpose(0, 1), q.Transpose(0, 1).Contiguous().Transpose(0, 1), scale, nil), LinearInt8(x.Transpose(0, 1).Contiguous(), q, scale, nil), 0)
+	})
+}
+
 func TestKernelArguments(t *testing.T) {
 	z := func(shape ...int64) *Tensor { return Zeros(F32, CPU, shape...) }
 	pos := func(p ...int64) *Tensor { return Of(p) }
@@ -128,16 +198,25 @@ func TestKernelArguments(t *testing.T) {
 		code Code
 		f    func()
 	}{
-		"rms_norm: weight of another width": {CodeShape, func() { RMSNorm(z(2, 3), z(4), 1e-6) }},
-		"rms_norm: no columns":              {CodeShape, func() { RMSNorm(z(2, 0), z(0), 1e-6) }},
-		"swiglu: odd width":                 {CodeShape, func() { SwiGLU(z(2, 3)) }},
-		"swiglu: one dimension":             {CodeShape, func() { SwiGLU(z(4)) }},
-		"rope: table of another width":      {CodeShape, func() { Rope(z(2, 1, 8), z(5, 3), z(5, 3), pos(0, 1)) }},
-		"rope: tables differ":               {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(4, 4), pos(0, 1)) }},
-		"rope: too few positions":           {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(0)) }},
-		"rope: float positions":             {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), z(2)) }},
-		"rope: position behind the table":   {CodeIndex, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(0, 5)) }},
-		"rope: negative position":           {CodeIndex, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(-1, 0)) }},
+		"rms_norm: weight of another width":   {CodeShape, func() { RMSNorm(z(2, 3), z(4), 1e-6) }},
+		"rms_norm: no columns":                {CodeShape, func() { RMSNorm(z(2, 0), z(0), 1e-6) }},
+		"swiglu: odd width":                   {CodeShape, func() { SwiGLU(z(2, 3)) }},
+		"swiglu: one dimension":               {CodeShape, func() { SwiGLU(z(4)) }},
+		"rope: table of another width":        {CodeShape, func() { Rope(z(2, 1, 8), z(5, 3), z(5, 3), pos(0, 1)) }},
+		"rope: tables differ":                 {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(4, 4), pos(0, 1)) }},
+		"rope: too few positions":             {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(0)) }},
+		"rope: float positions":               {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), z(2)) }},
+		"rope: position behind the table":     {CodeIndex, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(0, 5)) }},
+		"rope: negative position":             {CodeIndex, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(-1, 0)) }},
+		"linear_i8: weights of another width": {CodeShape, func() { LinearInt8(z(2, 3), Zeros(I8, CPU, 5, 4), z(5), nil) }},
+		"linear_i8: no scale for some rows":   {CodeShape, func() { LinearInt8(z(2, 3), Zeros(I8, CPU, 5, 3), z(4), nil) }},
+		"linear_i8: bias of another length":   {CodeShape, func() { LinearInt8(z(2, 3), Zeros(I8, CPU, 5, 3), z(5), z(4)) }},
+		"linear_i8: weights in fp32":          {CodeType, func() { LinearInt8(z(2, 3), z(5, 3), z(5), nil) }},
+		"linear_i8: a gradient is asked for": {CodeUnsupported, func() {
+			WithGrad(func() { LinearInt8(z(2, 3).RequireGrad(true), Zeros(I8, CPU, 5, 3), z(5), nil) })
+		}},
+		"quantize_rows: a vector":   {CodeShape, func() { QuantizeRows(z(3)) }},
+		"quantize_rows: no columns": {CodeShape, func() { QuantizeRows(z(3, 0)) }},
 	} {
 		t.Run(name, func(t *testing.T) { t.Log(fails(t, c.code, c.f)) })
 	}

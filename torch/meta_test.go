@@ -14,6 +14,7 @@ func TestMeta(t *testing.T) {
 		f    func() *Tensor
 	}{
 		{"linear", []int64{5, 7}, func() *Tensor { return Linear(m(5, 3), m(7, 3), m(7)) }},
+		{"int8", []int64{5, 7}, func() *Tensor { q, scale := QuantizeRows(m(7, 3)); return LinearInt8(m(5, 3), q, scale, m(7)) }},
 		{"rms_norm", []int64{5, 8}, func() *Tensor { return RMSNorm(m(5, 8), m(8), 1e-6) }},
 		{"swiglu", []int64{5, 4}, func() *Tensor { return SwiGLU(m(5, 8)) }},
 		{"rope", []int64{5, 2, 8}, func() *Tensor { return Rope(m(5, 2, 8), m(9, 4), m(9, 4), Zeros(I64, Meta, 5)) }},

@@ -107,6 +107,22 @@ func Linear(x, w, bias *Tensor) *Tensor {
 	return own(h)
 }
 
+// LinearInt8 is x·(w·scale)ᵀ + bias; x [n, in], w [out, in] int8, scale [out] fp32, bias [out] or nil. In fp32 on the CPU
+// no row's bits depend on the other rows. Not differentiable.
+func LinearInt8(x, w, scale, bias *Tensor) *Tensor {
+	var h C.sn_tensor
+	check("linear_i8", C.sn_linear_i8(x.h, w.h, scale.h, handle(bias), &h), x, w, scale, bias)
+	return own(h)
+}
+
+// QuantizeRows gives w [out, in] as int8 multiples of one scale per row, max|w|/127: no weight is off by more than half a
+// scale. A row of zeros has scale 0.
+func QuantizeRows(w *Tensor) (q, scale *Tensor) {
+	var h, s C.sn_tensor
+	check("quantize_rows", C.sn_quantize_rows(w.h, &h, &s), w)
+	return own(h), own(s)
+}
+
 // MatmulInto makes out = beta·out + a·b, with a or b transposed on demand. All are two-dimensional.
 func MatmulInto(out *Tensor, beta float64, a *Tensor, ta bool, b *Tensor, tb bool) {
 	check("addmm_", C.sn_matmul_out(a.h, cbool(ta), b.h, cbool(tb), out.h, C.double(beta)), a, b, out)

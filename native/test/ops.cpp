@@ -190,6 +190,29 @@ TEST(matrices) {
   FAILS(sn_sdpa(q, k, wrong, nullptr, 0, .5, 0, out.out()), SN_ERROR, "");
 }
 
+TEST(int8_weights) {
+  Handle q, scale, out, back, x = a(), bias = tensor({100, 200, 300}, {3}), wrong = zeros({3, 3}), two = zeros({2});
+  // Rows as multiples of max/127: 1 and .5; ties go to the even one. A row of zeros stays one.
+  Handle w = tensor({127, -2.5, .4f, 63.5f, -1, 20.2f, 0, 0, 0}, {3, 3});
+  OK(sn_quantize_rows(w, q.out(), scale.out()));
+  CHECK(sn_dtype(q) == SN_I8 && equal(scale, {1, .5, 0}));
+  OK(sn_to(q, SN_F32, SN_CPU, back.out()));
+  CHECK(equal(back, {127, -2, 0, 127, -2, 40, 0, 0, 0}));
+  OK(sn_linear_i8(x, q, scale, bias, out.out()));
+  CHECK(equal(out, {223, 321.5, 300, 598, 569, 300}));
+  OK(sn_linear_i8(x, q, scale, nullptr, out.out()));
+  CHECK(equal(out, {123, 121.5, 0, 498, 369, 0}));
+  FAILS(sn_linear_i8(zeros({2, 4}), q, scale, nullptr, out.out()), SN_ERROR, "do not fit");
+  FAILS(sn_linear_i8(x, q, two, nullptr, out.out()), SN_ERROR, "one for each of 3 outputs");
+  FAILS(sn_linear_i8(x, q, scale, two, out.out()), SN_ERROR, "bias [2] for 3 outputs");
+  FAILS(sn_linear_i8(x, w, scale, nullptr, out.out()), SN_TYPE, "not int8");
+  Handle meta = zeros({5, 3}, SN_F32, SN_META), mq, ms;
+  OK(sn_quantize_rows(meta, mq.out(), ms.out()));
+  OK(sn_linear_i8(zeros({2, 3}, SN_F32, SN_META), mq, ms, nullptr, out.out()));
+  CHECK(sn_numel(out) == 10 && sn_device(out) == SN_META && sn_dtype(mq) == SN_I8);
+  FAILS(sn_quantize_rows(two, q.out(), scale.out()), SN_ERROR, "a matrix with columns");
+}
+
 TEST(in_place) {
   Handle x = a(), y = b(), wrong = zeros({4, 5});
   OK(sn_add_(x, y, 10));

@@ -11,9 +11,10 @@ import (
 // generation: they differ in the Attention that is passed in. Methods run inside torch.Do.
 type Model struct {
 	Config *Config
-	DType  torch.DType
+	DType  torch.DType // of activations and cache, and of the weights unless this is a Twin
 	Device torch.Device
 
+	source            *Model // of a Twin
 	tp                *torch.Comm
 	embed, norm, head *Leaf
 	blocks            []*block // attention, MLP, attention, MLP, …
@@ -109,11 +110,14 @@ func (m *Model) VocabOffset() int64 { return int64(m.tp.Rank()) * m.embed.Tensor
 // Embed looks tokens up: ids [n] int64 → [n, c]. Ids of other ranks' rows give zeros here, and the sum over ranks the
 // whole.
 func (m *Model) Embed(ids *torch.Tensor) *torch.Tensor {
+	rows := func(ids *torch.Tensor) *torch.Tensor {
+		return m.embed.Tensor.Detach().IndexSelect(0, ids).To(m.DType, m.Device)
+	}
 	if m.tp.Size() == 1 {
-		return m.embed.Tensor.Detach().IndexSelect(0, ids)
+		return rows(ids)
 	}
 	local, mask := m.localIDs(ids)
-	x := m.embed.Tensor.Detach().IndexSelect(0, local).Mul(mask)
+	x := rows(local).Mul(mask)
 	return m.tp.AllReduceInPlace(x)
 }
 
@@ -140,7 +144,7 @@ func (m *Model) EmbedBackward(ids, dx, grad *torch.Tensor) {
 func (m *Model) Block(i int, x, pos *torch.Tensor, att Attention) *torch.Tensor {
 	b := m.blocks[i]
 	y := torch.RMSNorm(x, b.norm.Tensor, m.Config.RMSNormEps)
-	y = torch.Linear(y, b.in.Tensor, tensor(b.inBias))
+	y = b.in.Linear(y, b.inBias)
 	if b.mlp {
 		y = torch.SwiGLU(y)
 	} else {
@@ -150,7 +154,7 @@ func (m *Model) Block(i int, x, pos *torch.Tensor, att Attention) *torch.Tensor 
 	if bias != nil && bias.OneRank && m.tp.Rank() != 0 {
 		bias = nil
 	}
-	return torch.Linear(y, b.out.Tensor, tensor(bias))
+	return b.out.Linear(y, bias)
 }
 
 // attend splits qkv [n, (h+2k)·d] into heads, rotates, mixes and joins the heads again.
@@ -191,7 +195,7 @@ func (m *Model) Hidden(ids, pos []int32, att Attention) *torch.Tensor {
 
 // LocalLogits gives the columns of this rank: h [n, c] → [n, v].
 func (m *Model) LocalLogits(h *torch.Tensor) *torch.Tensor {
-	return torch.Linear(h, m.head.Tensor, nil)
+	return m.head.Linear(h, nil)
 }
 
 // Logits gives all columns on every rank, in fp32: h [n, c] → [n, vocabulary].
@@ -222,17 +226,11 @@ func (m *Model) CheckIDs(ids []int32) error {
 	return nil
 }
 
-func tensor(l *Leaf) *torch.Tensor {
-	if l == nil {
-		return nil
-	}
-	return l.Tensor
-}
-
 // Close frees the weights.
 func (m *Model) Close() {
 	for _, l := range m.Leaves() {
 		l.Tensor.Free()
+		l.scale.Free()
 	}
 	m.cos.Free()
 	m.sin.Free()

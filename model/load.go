@@ -175,6 +175,9 @@ func (m *Model) initPart(l *Leaf, i int, p Part, seed uint64) {
 
 // Copy makes an independent copy: the frozen one.
 func (m *Model) Copy() (*Model, error) {
+	if m.source != nil {
+		return nil, errTwin
+	}
 	n := &Model{Config: m.Config.Clone(), DType: m.DType, Device: m.Device, tp: m.tp, scale: m.scale}
 	n.layout()
 	err := torch.Do(func() {

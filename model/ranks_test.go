@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,6 +40,16 @@ func logitsOf(m *model.Model) (out []float32, err error) {
 	}
 	err = torch.Do(func() { out = torch.Data[float32](m.Logits(m.Hidden(ids, pos, model.Packed{Cu: []int64{0, 20, 40}}))) })
 	return out, err
+}
+
+// twinLogits are logitsOf a twin in bf16. (In int8 a rank has its own scales where columns are split.)
+func twinLogits(m *model.Model) ([]float32, error) {
+	twin, err := m.Twin(torch.BF16)
+	if err != nil {
+		return nil, err
+	}
+	out, err := logitsOf(twin)
+	return out, errors.Join(err, torch.Do(twin.Close))
 }
 
 // rankModel: what the ranks load, they save and compute as one rank does.
@@ -86,6 +97,10 @@ func leave(r *ranktest.Rank, m *model.Model, name string) error {
 	if err != nil {
 		return err
 	}
+	twin, err := twinLogits(m)
+	if err != nil {
+		return err
+	}
 	// The copy is its own memory: it computes the same after the original is gone.
 	if err := torch.Do(func() {
 		for _, l := range m.Leaves() {
@@ -107,7 +122,7 @@ func leave(r *ranktest.Rank, m *model.Model, name string) error {
 	if err := torch.Do(c.Close); err != nil {
 		return err
 	}
-	return safetensors.Write(fmt.Sprintf("%s.%d.safetensors", dir, r.TP.Rank()), nil, []safetensors.Source{floats("logits", logits)})
+	return safetensors.Write(fmt.Sprintf("%s.%d.safetensors", dir, r.TP.Rank()), nil, []safetensors.Source{floats("logits", logits), floats("twin", twin)})
 }
 
 func floats(name string, v []float32) safetensors.Source {
@@ -138,8 +153,12 @@ func TestRanksLoadSaveAndComputeAsOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		sameFiles(t, name, filepath.Join(dir, name), one)
-		logits, err := logitsOf(m)
-		if err != nil {
+		want := map[string][]float32{}
+		var err error
+		if want["logits"], err = logitsOf(m); err != nil {
+			t.Fatal(err)
+		}
+		if want["twin"], err = twinLogits(m); err != nil {
 			t.Fatal(err)
 		}
 		for r := range 2 {
@@ -147,12 +166,14 @@ func TestRanksLoadSaveAndComputeAsOne(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := set.Get("logits").Float32s()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := relative(got, logits); !(d <= 1e-5) {
-				t.Errorf("%s: rank %d's logits are off by %.2g", name, r, d)
+			for what, logits := range want {
+				got, err := set.Get(what).Float32s()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := relative(got, logits); !(d <= 1e-5) {
+					t.Errorf("%s: rank %d's %s are off by %.2g", name, r, what, d)
+				}
 			}
 			set.Close()
 		}

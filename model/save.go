@@ -27,6 +27,9 @@ type SaveOptions struct {
 // Save writes a Hugging Face directory: config.json and safetensors. All ranks of the tensor-parallel group call it; rank
 // 0 writes. Not atomic as a whole: the caller renames the directory when it is complete.
 func (m *Model) Save(dir string, o SaveOptions) error {
+	if m.source != nil {
+		return fmt.Errorf("save model: %w", errTwin)
+	}
 	sources, free, err := m.sources(o) // first: all ranks take part, whatever rank 0 meets on its disk
 	defer free()
 	if err != nil || m.tp.Rank() != 0 {

@@ -34,6 +34,30 @@ type Leaf struct {
 	Tensor *torch.Tensor // this rank's slice
 	// OneRank: added to the output by rank 0 alone (the bias after a column-split matrix), since outputs are summed.
 	OneRank bool
+
+	scale *torch.Tensor // [rows] of an int8 Tensor; nil: it is not int8
+	from  *Leaf         // of a Twin: what it is made from
+}
+
+// Linear is x·wᵀ + bias, in x's type whatever the weight's; bias may be nil.
+func (l *Leaf) Linear(x *torch.Tensor, bias *Leaf) *torch.Tensor {
+	var b *torch.Tensor
+	if bias != nil {
+		b = bias.Tensor
+	}
+	if l.scale != nil {
+		return torch.LinearInt8(x, l.Tensor, l.scale, b)
+	}
+	return torch.Linear(x, l.Tensor, b)
+}
+
+// Bytes is the memory of this rank's slice.
+func (l *Leaf) Bytes() int64 {
+	n := l.Tensor.Numel() * int64(l.Tensor.DType().Size())
+	if l.scale != nil {
+		n += 4 * l.scale.Numel()
+	}
+	return n
 }
 
 // Local is the shape of a part on one of size ranks.
@@ -152,6 +176,9 @@ func (m *Model) Leaves() []*Leaf {
 
 // NumParams is the number of parameters of the whole model, over all ranks.
 func (m *Model) NumParams() int64 {
+	if m.source != nil {
+		return m.source.NumParams() // a tied head is no second one
+	}
 	n := int64(0)
 	for _, l := range m.Leaves() {
 		for _, p := range l.Parts {

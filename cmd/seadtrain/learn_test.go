@@ -30,7 +30,11 @@ func TestNanoLearns(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the run took %.0f s", time.Since(start).Seconds())
+	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	t.Logf("the run took %.0f s, %.0f s of processor time", time.Since(start).Seconds(), cpu.Seconds())
+	if cpu > 12*time.Minute { // two cores for 6 minutes: processor time holds on a busy machine, too
+		t.Errorf("the run took %v of processor time, want at most 12 minutes", cpu)
+	}
 	var s loop.Summary
 	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
 		t.Fatalf("%v in %q", err, out.String())

@@ -32,7 +32,7 @@ func BenchmarkNano(b *testing.B) {
 	cfg := Config{
 		Agent: Role{Sampling: Sampling{Temperature: 1, TopP: 1}, MaxTokens: 64, Context: 1024},
 		User:  Role{Sampling: Sampling{Temperature: .7, TopP: 1}, MaxTokens: 80, Context: 1024},
-		Mode:  dialogue.Free, MaxRows: 512, MaxExcluded: 1,
+		Mode:  dialogue.Free, MaxRows: 512, MaxExcluded: 1, Precision: "fp32", UserPrecision: "fp32",
 	}
 	for _, most := range []int{8, 16, 32, 64, 192} {
 		b.Run(fmt.Sprint(most, "-at-once"), func(b *testing.B) {

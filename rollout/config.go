@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"seadtrain/dialogue"
+	"seadtrain/internal/precision"
 	"seadtrain/torch"
 )
 
@@ -55,7 +56,13 @@ type Config struct {
 	// CacheBytes bounds the KV caches of both roles together; fewer dialogues run at once if they do not fit. 0: what
 	// MaxDialogues need.
 	CacheBytes int64 `toml:"cache_bytes" json:"cache_bytes"`
-	// BatchInvariant makes a dialogue independent of what runs beside it, bit for bit. fp32 on the CPU only.
+	// Precision of the weights that the agent generates with: "auto" (bf16 if the model is held so or the processor has
+	// instructions for it, else fp32), "fp32" or "bf16"; activations and KV cache are fp32. What is trained and evaluated
+	// against stays exact: the trainer's mismatch shows the difference. CPU only: elsewhere "auto", the model as it is held.
+	Precision string `toml:"precision" json:"precision"`
+	// UserPrecision is that of the role-play model: "int8" as well. The KL reference is never touched.
+	UserPrecision string `toml:"user_precision" json:"user_precision"`
+	// BatchInvariant makes a dialogue independent of what runs beside it, bit for bit. On the CPU only.
 	BatchInvariant bool `toml:"batch_invariant" json:"batch_invariant"`
 	// MaxExcluded is the share of dialogues that may be excluded before Run reports ErrTooManyExcluded. 0: none may be.
 	MaxExcluded float64 `toml:"max_excluded" json:"max_excluded"`
@@ -71,6 +78,7 @@ func Default() Config {
 		Agent: Role{Sampling: Sampling{Temperature: 1.2, TopP: .95}, MaxTokens: 500, Context: 8192},
 		User:  Role{Sampling: Sampling{Temperature: .9, TopP: .95, TopK: 40}, MaxTokens: 500, Context: 8192},
 		Mode:  dialogue.Guided, MaxDialogues: 480, MaxRows: 512, MaxExcluded: .1,
+		Precision: "auto", UserPrecision: "auto",
 	}
 }
 
@@ -115,6 +123,12 @@ func (c Config) Validate() error {
 	}
 	if c.CacheBytes < 0 {
 		bad("cache_bytes", "%d: want 0 (what max_dialogues need) or more", c.CacheBytes)
+	}
+	if err := precision.CheckIn(precision.AgentGeneration, c.Precision); err != nil {
+		bad("precision", "%w: the agent is trained on what it generates", err)
+	}
+	if err := precision.CheckIn(precision.Generation, c.UserPrecision); err != nil {
+		bad("user_precision", "%w", err)
 	}
 	if !(c.MaxExcluded >= 0 && c.MaxExcluded <= 1) {
 		bad("max_excluded", "%v: want a share, 0 to 1", c.MaxExcluded)

@@ -15,6 +15,7 @@ func TestConfigReportsEverything(t *testing.T) {
 		Agent: Role{Sampling: Sampling{Temperature: -1, TopP: 0, TopK: -2, MinP: 2}, MaxTokens: 0, Context: -1},
 		User:  Role{Sampling: Sampling{Temperature: 1e-9, TopP: 1.5}, MaxTokens: 10, Context: 10},
 		Mode:  "open", MaxTurns: -1, CacheBytes: -1, MaxExcluded: 1.5, UserDeadline: -1,
+		Precision: "int8", UserPrecision: "fp8",
 	}
 	err := c.Validate()
 	if err == nil {
@@ -23,13 +24,14 @@ func TestConfigReportsEverything(t *testing.T) {
 	for _, field := range []string{
 		"agent.temperature", "agent.top_p", "agent.top_k", "agent.min_p", "agent.max_tokens", "agent.context", "user.temperature",
 		"user.top_p", "user.context", "mode", "max_turns", "max_dialogues", "max_rows", "cache_bytes", "max_excluded", "user_deadline",
+		"precision", "user_precision",
 	} {
 		if !strings.Contains(err.Error(), "rollout."+field+": ") {
 			t.Errorf("%s is not mentioned", field)
 		}
 	}
-	if n := strings.Count(err.Error(), "\n") + 1; n != 16 {
-		t.Errorf("%d errors, want 16:\n%v", n, err)
+	if n := strings.Count(err.Error(), "\n") + 1; n != 18 {
+		t.Errorf("%d errors, want 18:\n%v", n, err)
 	}
 	for field, spoil := range map[string]func(*Config){ // what sizes memory has an upper bound
 		"max_turns: 16: want 1 to 15": func(c *Config) { c.MaxTurns = MaxTurns + 1 },

@@ -221,7 +221,7 @@ func deskConfig(mode dialogue.Mode) Config {
 	return Config{
 		Agent: Role{Sampling: Sampling{Temperature: 1, TopP: 1}, MaxTokens: 60, Context: 1200},
 		User:  Role{Sampling: Sampling{Temperature: .9, TopP: .95, TopK: 40}, MaxTokens: 60, Context: 1200},
-		Mode:  mode, MaxDialogues: 16, MaxRows: 256, MaxExcluded: 1,
+		Mode:  mode, MaxDialogues: 16, MaxRows: 256, MaxExcluded: 1, Precision: "fp32", UserPrecision: "fp32",
 	}
 }
 

@@ -20,15 +20,15 @@ var ErrNotInvariant = errors.New("rows of a matrix product depend on their numbe
 // row by row and need no probe.
 func checkInvariant(m *model.Model, maxRows int) (err error) {
 	if m.DType != torch.F32 || m.Device != torch.CPU {
-		return fmt.Errorf("it is for F32 on the CPU only, not %v on %v", m.DType, m.Device)
+		return fmt.Errorf("it is for F32 activations on the CPU only, not %v on %v", m.DType, m.Device)
 	}
 	broken := 0
 	err = torch.Do(func() {
 		for _, w := range probed(m) {
-			key := fmt.Sprint(w.w.Shape(), w.bias != nil, maxRows, torch.NumThreads())
+			key := fmt.Sprint(w.w.Tensor.DType(), w.w.Tensor.Shape(), w.bias != nil, maxRows, torch.NumThreads())
 			n, ok := probes.Load(key)
 			if !ok {
-				n = dependentRows(w.w.Dim(1), maxRows, func(x *torch.Tensor) *torch.Tensor { return torch.Linear(x, w.w, w.bias) })
+				n = dependentRows(w.w.Tensor.Dim(1), maxRows, func(x *torch.Tensor) *torch.Tensor { return w.w.Linear(x, w.bias) })
 				probes.Store(key, n)
 			}
 			broken = max(broken, n.(int))
@@ -43,7 +43,7 @@ func checkInvariant(m *model.Model, maxRows int) (err error) {
 // probes remembers what dependentRows found: a fact about the processor and the library, not about weights.
 var probes sync.Map
 
-type product struct{ w, bias *torch.Tensor }
+type product struct{ w, bias *model.Leaf }
 
 // probed lists one product per shape: the four of a layer, then the head.
 func probed(m *model.Model) []product {
@@ -54,14 +54,14 @@ func probed(m *model.Model) []product {
 			if len(l.Parts[0].Shape) != 2 {
 				continue
 			}
-			p := product{w: l.Tensor}
+			p := product{w: l}
 			if i+1 < len(leaves) && strings.HasSuffix(leaves[i+1].Name, "bias") {
-				p.bias = leaves[i+1].Tensor
+				p.bias = leaves[i+1]
 			}
 			ps = append(ps, p)
 		}
 	}
-	return append(ps, product{w: m.HeadLeaf().Tensor})
+	return append(ps, product{w: m.HeadLeaf()})
 }
 
 // dependentRows is the largest number of rows tried that gave other bits than the most with one thread; 0: none. product

@@ -17,7 +17,7 @@ func TestNanoModel(t *testing.T) {
 	cfg := Config{
 		Agent: Role{Sampling: Sampling{Temperature: 1, TopP: 1}, MaxTokens: 64, Context: 1024},
 		User:  Role{Sampling: Sampling{Temperature: .7, TopP: .95, TopK: 40}, MaxTokens: 80, Context: 1024},
-		Mode:  dialogue.Free, MaxDialogues: 16, MaxRows: 512, MaxExcluded: .1,
+		Mode:  dialogue.Free, MaxDialogues: 16, MaxRows: 512, MaxExcluded: .1, Precision: "fp32", UserPrecision: "fp32",
 	}
 	for _, mode := range []dialogue.Mode{dialogue.Free, dialogue.Guided} {
 		cfg.Mode = mode

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"seadtrain/dialogue"
+	"seadtrain/internal/precision"
 	"seadtrain/model"
 	"seadtrain/model/chat"
 	"seadtrain/model/tokenizer"
@@ -31,16 +32,26 @@ type Roller struct {
 	engine *Engine
 	sides  [2]side // by dialogue.Role
 	most   int     // dialogues at once
+
+	selfPlay bool           // the role-play model is the agent: its weights change with the agent's version
+	twins    []*model.Model // made here to generate with
 }
 
 // side is what a role's sequences are made of.
 type side struct {
 	role    Role
 	weights *Weights // nil: no model plays this role
-	shared  []int32  // tokens that begin every dialogue's prompt
-	open    []int32  // in front of an own turn
-	guide   *guide   // nil in free mode
-	stops   []int32  // tokens other than the end of turn that end a turn in free mode
+	form    form
+	shared  []int32 // tokens that begin every dialogue's prompt
+	open    []int32 // in front of an own turn
+	guide   *guide  // nil in free mode
+	stops   []int32 // tokens other than the end of turn that end a turn in free mode
+}
+
+// form is the type of the weights that a role generates with, and why.
+type form struct {
+	DType   torch.DType
+	Because string
 }
 
 // New plans the caches and compiles the protocols. Close gives the memory back.
@@ -70,11 +81,49 @@ func New(cfg Config, p Parts) (*Roller, error) {
 			return nil, fmt.Errorf("rollout.%s.context: %d: the model holds %d positions", role, n, m.MaxPositions())
 		}
 	}
-	if err := r.plan(p.Agent, p.Frozen, sets.sets); err != nil {
+	r.selfPlay = p.Frozen == p.Agent
+	agent, frozen, err := r.generators(p)
+	if err == nil {
+		err = r.plan(agent, frozen, sets.sets)
+	}
+	if err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+// generators gives the models that the roles generate with: those of the parts, or twins of them.
+func (r *Roller) generators(p Parts) (agent, frozen *model.Model, err error) {
+	if agent, err = r.generator(dialogue.Agent, p.Agent, r.cfg.Precision); err != nil || p.Frozen == nil {
+		return agent, nil, err
+	}
+	frozen, err = r.generator(dialogue.User, p.Frozen, r.cfg.UserPrecision)
+	return agent, frozen, err
+}
+
+func (r *Roller) generator(role dialogue.Role, m *model.Model, name string) (*model.Model, error) {
+	f, other := &r.sides[role].form, r.sides[1-role].form
+	if m.Device != torch.CPU && name == "auto" {
+		*f = form{m.DType, "auto: as the model is held"}
+		return m, nil
+	}
+	var err error
+	if f.DType, f.Because, err = precision.ForGeneration(name, m.DType); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.DType == torch.F32 && m.DType == torch.F32:
+		return m, nil
+	case r.selfPlay && len(r.twins) > 0 && other.DType == f.DType:
+		return r.twins[0], nil
+	}
+	twin, err := m.Twin(f.DType)
+	if err != nil {
+		return nil, fmt.Errorf("the %s's weights to generate with: %w", role, err)
+	}
+	r.twins = append(r.twins, twin)
+	return twin, nil
 }
 
 // prepare makes a role's fixed tokens and its guide.
@@ -170,7 +219,13 @@ func (r *Roller) Sets() *torch.Sets { return r.engine.Sets }
 // Dialogues is the number of dialogues that run at once.
 func (r *Roller) Dialogues() int { return r.most }
 
-// Close frees the caches.
+// Form is the type of the weights that a role generates with, and why.
+func (r *Roller) Form(role dialogue.Role) (dtype torch.DType, because string) {
+	f := r.sides[role].form
+	return f.DType, f.Because
+}
+
+// Close frees the caches and twins.
 func (r *Roller) Close() {
 	a, u := r.sides[dialogue.Agent].weights, r.sides[dialogue.User].weights
 	if err := torch.Do(func() {
@@ -179,6 +234,9 @@ func (r *Roller) Close() {
 		}
 		if u != nil && u != a {
 			u.Close()
+		}
+		for _, m := range r.twins {
+			m.Close()
 		}
 	}); err != nil {
 		panic(errors.Join(errors.New("rollout: closing the caches"), err))

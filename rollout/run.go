@@ -167,15 +167,19 @@ func (u *running) end(err error) {
 // prefixes computes the shared prompts that are not in the cache yet.
 func (u *running) prefixes(ctx context.Context) error {
 	agent, user := &u.sides[dialogue.Agent], &u.sides[dialogue.User]
-	agent.weights.SetVersion(u.q.Version)
+	if err := agent.weights.SetVersion(u.q.Version); err != nil {
+		return err
+	}
 	if err := u.engine.Prefix(ctx, agent.weights, agent.shared); err != nil {
 		return err
 	}
 	if u.q.Users != nil {
 		return nil
 	}
-	if user.weights != agent.weights {
-		user.weights.SetVersion(1) // frozen
+	if u.selfPlay && user.weights != agent.weights { // what is frozen has one version
+		if err := user.weights.SetVersion(u.q.Version); err != nil {
+			return err
+		}
 	}
 	return u.engine.Prefix(ctx, user.weights, user.shared)
 }

@@ -44,11 +44,11 @@ func NewWeights(name string, m *model.Model, blocks int) (*Weights, error) {
 // Close frees the cache; the model is the caller's.
 func (w *Weights) Close() { w.cache.Close() }
 
-// SetVersion says which weights the model holds now. Prefixes of another version are dropped; version 0 is never the
-// same as before.
-func (w *Weights) SetVersion(v uint64) {
+// SetVersion says which weights the model holds now. With another version prefixes are dropped, and a twin takes over
+// its source's weights; version 0 is never the same as before.
+func (w *Weights) SetVersion(v uint64) error {
 	if v != 0 && v == w.version {
-		return
+		return nil
 	}
 	w.version = v
 	for _, p := range w.prefixes {
@@ -57,6 +57,10 @@ func (w *Weights) SetVersion(v uint64) {
 		}
 	}
 	w.prefixes = nil
+	if err := w.Model.Refresh(); err != nil {
+		return fmt.Errorf("weights %s: %w", w.Name, err)
+	}
+	return nil
 }
 
 // Available is the number of blocks that are neither taken nor promised.

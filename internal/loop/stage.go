@@ -130,8 +130,14 @@ func Open(cfg *Config, agent string, separate bool) (s *Stage, err error) {
 		return s, err
 	}
 	slog.Info("model", "agent", agent, "role_play", cfg.Model, "parameters", s.Frozen.NumParams(), "dtype", dtype, "because", reason, "threads", threads)
-	s.Roller, err = rollout.New(cfg.Rollout, s.parts())
-	return s, err
+	if s.Roller, err = rollout.New(cfg.Rollout, s.parts()); err != nil {
+		return s, err
+	}
+	for _, role := range []dialogue.Role{dialogue.Agent, dialogue.User} {
+		dtype, reason := s.Roller.Form(role)
+		slog.Info("generation weights", "role", role, "dtype", dtype, "because", reason)
+	}
+	return s, nil
 }
 
 func (s *Stage) parts() rollout.Parts {

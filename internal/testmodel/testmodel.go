@@ -65,6 +65,8 @@ mode = "guided"
 max_turns = 3
 max_dialogues = 6
 max_rows = 64
+precision = "fp32"
+user_precision = "fp32"
 agent = { max_tokens = 48, context = 300 }
 user = { max_tokens = 64, context = 400 }
 [train]

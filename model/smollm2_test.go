@@ -17,7 +17,7 @@ import (
 )
 
 // SmolLM2-135M-Instruct, from the GGUF to the text: converted, prompted through its template and decoded greedily over
-// the cache, it says what transformers says. Golden: testdata/smollm2.json by gen_smollm2.py, fp32. The smallest gap
+// the cache, it says what transformers says; and its twins say nearly the same. Golden: testdata/smollm2.json by gen_smollm2.py, fp32. The smallest gap
 // between the best two logits is 0.018, so rounding cannot change a token; log-probs within 1e-3 show how far it is from that.
 func TestSmolLM2SaysWhatTransformersSays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "SmolLM2")
@@ -69,6 +69,27 @@ func TestSmolLM2SaysWhatTransformersSays(t *testing.T) {
 				t.Errorf("%q: log-prob of token %d is %.5f, want %.5f", p.Text, i, lp, p.LogProbs[i])
 			}
 		}
+	}
+	// bf16 keeps 8 bits of a weight and int8 7 of the largest in a row; the text is the golden one.
+	for _, c := range []struct {
+		dt         torch.DType
+		mean, same float64
+	}{{torch.F32, 0, 1}, {torch.BF16, .02, .97}, {torch.I8, .12, .92}} {
+		twin, err := m.Twin(c.dt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range golden.Prompts {
+			q, err := twin.Compare(m, slices.Concat(p.Prompt, p.Tokens))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%v: %v", c.dt, q)
+			if !(q.Mean <= c.mean && q.SameGreedy >= c.same-1e-9) || c.dt != torch.F32 && q.Max == 0 || q.Tokens != len(p.Prompt)+len(p.Tokens)-1 {
+				t.Errorf("%v, %q: %v; want %v on average at most, and %v the same", c.dt, p.Text, q, c.mean, c.same)
+			}
+		}
+		_ = torch.Do(twin.Close)
 	}
 }
 

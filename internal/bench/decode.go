@@ -75,12 +75,13 @@ func (b *bench) decodeWork(batch int) string {
 func rate(t Took, err error) (float64, error) { return t.Rate(), err }
 
 // weightBytes is what a decode step reads: every weight but an embedding that is not the head.
-func weightBytes(m *model.Model) int64 {
-	n := m.NumParams()
-	if m.EmbedLeaf() != m.HeadLeaf() {
-		n -= int64(m.Config.VocabSize) * int64(m.Config.HiddenSize)
+func weightBytes(m *model.Model) (n int64) {
+	for _, l := range m.Leaves() {
+		if l != m.EmbedLeaf() || l == m.HeadLeaf() {
+			n += l.Bytes()
+		}
 	}
-	return n * int64(m.DType.Size())
+	return n
 }
 
 // attention measures the cache's part of a decode step alone, through all layers, so that no cache of the processor holds

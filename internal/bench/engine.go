@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -28,22 +27,28 @@ type Engine struct {
 	room    int
 }
 
-var errNoInt8 = errors.New("the engine has no int8 weights yet")
-
-// OpenEngine loads a model.
+// OpenEngine loads a model to generate with, as a rollout does.
 func OpenEngine(dir, precisionName string) (*Engine, error) {
-	if precisionName == "int8" {
-		return nil, errNoInt8
-	}
-	dtype, _, err := precision.Choose(precisionName)
+	dtype, _, err := precision.ForGeneration(precisionName, torch.F32)
 	if err != nil {
 		return nil, err
 	}
-	b, err := hfdir.Open(dir, model.Options{DType: dtype})
+	b, err := hfdir.Open(dir, model.Options{DType: torch.F32})
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{Bundle: b, sets: torch.NewSets(b.Model.Config.VocabSize)}, nil
+	e := &Engine{Bundle: b, sets: torch.NewSets(b.Model.Config.VocabSize)}
+	if dtype == torch.F32 {
+		return e, nil
+	}
+	exact := b.Model
+	twin, err := exact.Twin(dtype)
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	b.Model = twin
+	return e, torch.Do(exact.Close)
 }
 
 // Close frees the model and its cache.

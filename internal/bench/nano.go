@@ -45,7 +45,7 @@ func openNano(dialogues int) (n *nano, err error) {
 	n.roller, err = rollout.New(rollout.Config{
 		Agent: rollout.Role{Sampling: rollout.Sampling{Temperature: 1, TopP: 1}, MaxTokens: 64, Context: 1024},
 		User:  rollout.Role{Sampling: rollout.Sampling{Temperature: .7, TopP: 1}, MaxTokens: 80, Context: 1024},
-		Mode:  dialogue.Free, MaxDialogues: dialogues, MaxRows: maxRows, MaxExcluded: 1,
+		Mode:  dialogue.Free, MaxDialogues: dialogues, MaxRows: maxRows, MaxExcluded: 1, Precision: "fp32", UserPrecision: "fp32",
 	}, rollout.Parts{Scenario: scn, Tokenizer: n.bundle.Tokenizer, Template: n.bundle.Chat, Agent: n.bundle.Model, Frozen: n.bundle.Model})
 	return n, err
 }

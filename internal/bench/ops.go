@@ -41,20 +41,22 @@ func plain(name, work, unit string, value float64) Row {
 // linear measures all matrix products of a step, one after another, so that their weights come from memory.
 func (b *bench) linear(rows int) func(context.Context, time.Duration) ([]Row, error) {
 	return func(ctx context.Context, limit time.Duration) ([]Row, error) {
-		m := b.engine.Model
+		m, flops := b.engine.Model, 0.0
 		rates, err := alternate(ctx, limit, func(context.Context) (rate float64, err error) {
 			err = torch.Do(func() {
 				inputs := map[int64]*torch.Tensor{}
-				var weights []*torch.Tensor
+				var weights []*model.Leaf
+				flops = 0
 				for _, leaf := range m.Leaves() {
 					if shape := leaf.Tensor.Shape(); len(shape) == 2 && (leaf != m.EmbedLeaf() || leaf == m.HeadLeaf()) {
-						weights = append(weights, leaf.Tensor)
+						weights = append(weights, leaf)
+						flops += 2 * float64(rows) * float64(leaf.Tensor.Numel())
 						inputs[shape[1]] = torch.Randn(1, m.DType, m.Device, int64(rows), shape[1])
 					}
 				}
 				rate = float64(weightBytes(m)) / 1e9 / fastest(3, func() {
 					for _, w := range weights {
-						torch.InScope(func() { torch.Linear(inputs[w.Dim(1)], w, nil) })
+						torch.InScope(func() { w.Linear(inputs[w.Tensor.Dim(1)], nil) })
 					}
 				})
 			})
@@ -64,7 +66,7 @@ func (b *bench) linear(rows int) func(context.Context, time.Duration) ([]Row, er
 			return nil, err
 		}
 		row := Row{Name: fmt.Sprintf("linear%d", rows), Unit: "GB/s", Peer: "memory bandwidth", Work: fmt.Sprintf("all matrix products of a step of %d rows", rows),
-			Notes: []string{fmt.Sprintf("%.4g GFLOP/s", 2*float64(rows)/float64(m.DType.Size())*slices.Max(rates[0]))}}
+			Notes: []string{fmt.Sprintf("%.4g GFLOP/s", flops/float64(weightBytes(m))*slices.Max(rates[0]))}}
 		return []Row{row.against(rates[0], rates[1])}, nil
 	}
 }

@@ -124,9 +124,9 @@ func (b *bench) choose() (out []chosen) {
 	}
 	dtype, reason, _ := precision.Choose("auto") // a name that it knows
 	if dtype == torch.BF16 {
-		return []chosen{{name: "bf16"}, {name: "fp32"}, {"int8", errNoInt8}}
+		return []chosen{{name: "bf16"}, {name: "fp32"}, {name: "int8"}}
 	}
-	return []chosen{{name: "fp32"}, {"bf16", fmt.Errorf("left out, %s; --precision bf16 measures it all the same", reason)}, {"int8", errNoInt8}}
+	return []chosen{{name: "fp32"}, {"bf16", fmt.Errorf("left out, %s; --precision bf16 measures it all the same", reason)}, {name: "int8"}}
 }
 
 // tasks of the suite in one precision. What does not depend on it, and rollouts, are done in the first one alone.
@@ -137,6 +137,9 @@ func (b *bench) tasks(c chosen, first bool) (all []task) {
 	}
 	if in("decode") && c.skip == nil {
 		all = append(all, b.ownDecode()...)
+	}
+	if in("decode") && c.skip == nil && c.name != "fp32" {
+		all = append(all, b.quality())
 	}
 	if in("prefill") && c.skip == nil {
 		all = append(all, b.ownPrefill())

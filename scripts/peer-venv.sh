@@ -27,7 +27,6 @@ pip_install() {
 	"$venv/bin/pip" install --disable-pip-version-check --no-input --progress-bar off --no-deps --require-hashes --no-compile "$@"
 }
 if [[ $name == llamacpp ]]; then
-	# The package guesses the processor's extensions by itself; without its own OpenMP it uses its own threads.
 	try "pip install of llamacpp-build.txt" "$STEP-pip" pip_install --only-binary=:all: -r "$MANIFESTS/llamacpp-build.txt"
 	CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF" try "building ${manifest##*/}" "$STEP-pip" \
 		pip_install --no-build-isolation --no-binary llama-cpp-python -r "$manifest"

@@ -35,7 +35,7 @@ func TestBench(t *testing.T) {
 	}{
 		{"bench", "0 arguments, want SUITE", 2},
 		{"bench fast", `no suite "fast": want ops, decode`, 2},
-		{"bench ops --against hf,vllm", `--against: "vllm": want some of hf, llama.cpp, openvino`, 2},
+		{"bench ops --against hf,vllm", `--against: "vllm": want some of llama.cpp, openvino, hf`, 2},
 		{"bench ops --precision fp16", `--precision: "fp16"`, 2},
 		{"bench ops --threads -1", "--threads -1", 2},
 		{"bench ops --budget 0", "--budget 0: want 1 to 1440 minutes", 2},

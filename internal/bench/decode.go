@@ -11,12 +11,12 @@ import (
 )
 
 // ownDecode measures decoding against the memory's bandwidth: the weights are read once for every step.
-func (b *bench) ownDecode() []task {
+func (b *bench) ownDecode() task {
 	var names []string
 	for _, batch := range b.Sizes.Batches {
 		names = append(names, fmt.Sprintf("decode%d_of_bandwidth", batch))
 	}
-	decode := task{names: names, share: 90, run: func(ctx context.Context, limit time.Duration) (out []Row, err error) {
+	return task{names: names, share: 150, run: func(ctx context.Context, limit time.Duration) (out []Row, err error) {
 		all, err := b.decode(ctx, limit, b.Sizes.largest(), []Side{b.engine}, b.bandwidth)
 		if err != nil {
 			return nil, err
@@ -32,7 +32,6 @@ func (b *bench) ownDecode() []task {
 		}
 		return out, nil
 	}}
-	return []task{decode, {names: []string{fmt.Sprintf("decode%d_attention", b.Sizes.largest())}, share: 20, run: b.attention}}
 }
 
 // decode measures the sides in every batch up to most: rates by batch, side and alternation. All hold the prompts of the
@@ -82,6 +81,10 @@ func weightBytes(m *model.Model) (n int64) {
 		}
 	}
 	return n
+}
+
+func (b *bench) attentionTask() task {
+	return task{names: []string{fmt.Sprintf("decode%d_attention", b.Sizes.largest())}, share: 20, run: b.attention}
 }
 
 // attention measures the cache's part of a decode step alone, through all layers, so that no cache of the processor holds

@@ -46,8 +46,8 @@ func init() { // it refers to itself through its rows
 	}
 }
 
-// Peers are the names that Options.Against may hold.
-var Peers = []string{"hf", "llama.cpp", "openvino"}
+// Peers are the names that Options.Against may hold, in the order in which they are measured.
+var Peers = []string{"llama.cpp", "openvino", "hf"}
 
 // peers keeps at most one peer at work: each takes gigabytes.
 type peers struct {

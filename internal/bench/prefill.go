@@ -47,9 +47,12 @@ func flops(m *model.Model, n int) float64 {
 	return 2*weights*float64(n) + 4*float64(c.NumHiddenLayers*c.NumAttentionHeads*c.HeadDim)*pairs
 }
 
-func (b *bench) prefillAgainst(name string) task {
+func (b *bench) prefillAgainst(name string) []task {
+	if b.Suite == "all" && !peerKinds[name].prefill {
+		return nil
+	}
 	row := "prefill_vs_" + peerKinds[name].suffix
-	return task{names: []string{row}, peer: name, share: 30, run: func(ctx context.Context, limit time.Duration) ([]Row, error) {
+	return []task{{names: []string{row}, peer: name, share: 30, run: func(ctx context.Context, limit time.Duration) ([]Row, error) {
 		defer b.engine.drop()
 		var sides []func(context.Context) (float64, error)
 		for _, s := range []Side{b.engine, b.peers.now} {
@@ -65,5 +68,5 @@ func (b *bench) prefillAgainst(name string) task {
 		}
 		r := Row{Name: row, Unit: "tokens/s", Peer: b.peers.now.Name, Work: b.prefillWork(), Notes: b.peers.now.Notes}
 		return []Row{r.against(rates[0], rates[1])}, nil
-	}}
+	}}}
 }

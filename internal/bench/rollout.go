@@ -147,7 +147,13 @@ func (b *bench) scaling(ctx context.Context, _ time.Duration) ([]Row, error) {
 	return []Row{row}, nil
 }
 
-// rolloutAgainstOpenVINO and rolloutAgainstHF are the peers' parts of the workload.
+func (b *bench) rolloutAgainst(name string) []task {
+	if f := peerKinds[name].rollout; f != nil {
+		return f(b, name)
+	}
+	return nil
+}
+
 func (b *bench) rolloutAgainstOpenVINO(name string) []task {
 	row := "rollout_vs_openvino"
 	return []task{{names: []string{row}, peer: name, share: 800, run: func(ctx context.Context, limit time.Duration) ([]Row, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"seadtrain/internal/doctor"
@@ -129,35 +130,45 @@ func (b *bench) choose() (out []chosen) {
 	return []chosen{{name: "fp32"}, {"bf16", fmt.Errorf("left out, %s; --precision bf16 measures it all the same", reason)}, {name: "int8"}}
 }
 
-// tasks of the suite in one precision. What does not depend on it, and rollouts, are done in the first one alone.
+// tasks of the suite in one precision. What does not depend on it, and rollouts, are done in the first one alone. The order
+// saves time: our prompts are held until the last peer has decoded, and a peer is seldom started twice.
 func (b *bench) tasks(c chosen, first bool) (all []task) {
+	against := func(f func(name string) []task) {
+		for _, name := range Peers {
+			if slices.Contains(b.Against, name) {
+				all = append(all, f(name)...)
+			}
+		}
+	}
 	in := func(suite string) bool { return b.Suite == suite || b.Suite == "all" }
+	own := c.skip == nil
 	if in("ops") && first {
 		all = append(all, b.opsTasks()...)
 	}
-	if in("decode") && c.skip == nil {
-		all = append(all, b.ownDecode()...)
+	if in("decode") && own {
+		all = append(all, b.ownDecode())
+		if c.name != "fp32" {
+			all = append(all, b.quality())
+		}
 	}
 	if in("decode") && c.skip == nil && c.name != "fp32" {
 		all = append(all, b.quality())
 	}
-	if in("prefill") && c.skip == nil {
+	if in("decode") {
+		against(b.decodeAgainst)
+	}
+	if in("decode") && own {
+		all = append(all, b.attentionTask())
+	}
+	if in("prefill") && own {
 		all = append(all, b.ownPrefill())
+	}
+	if in("prefill") {
+		against(b.prefillAgainst)
 	}
 	if in("rollout") && first {
 		all = append(all, b.ownRollout()...)
-	}
-	for _, name := range b.Against {
-		kind := peerKinds[name]
-		if in("decode") {
-			all = append(all, b.decodeAgainst(name)...)
-		}
-		if in("prefill") && (kind.prefill || b.Suite == "prefill") {
-			all = append(all, b.prefillAgainst(name))
-		}
-		if in("rollout") && first && kind.rollout != nil {
-			all = append(all, kind.rollout(b, name)...)
-		}
+		against(b.rolloutAgainst)
 	}
 	for i := range all {
 		t := &all[i]

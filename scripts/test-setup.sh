@@ -172,6 +172,23 @@ test_full_disk_with_the_model() {
 	there models/SmolLM2-135M-Instruct/model.safetensors
 }
 
+test_peers_of_the_benchmark() {
+	fresh
+	run peer-venv.sh vllm
+	one_line 'no peer "vllm": want llamacpp or openvino'
+	local p
+	for p in python3 python3.11 python3.12 python3.13; do fake "$p" 'exit 1'; done
+	run peer-venv.sh llamacpp
+	one_line "needs python3 3.11 to 3.14 with venv"
+	run interop-venv.sh
+	one_line "needs python3 3.11 to 3.14 with venv"
+	fresh
+	echo "llama-cpp-python==0.3.36 --hash=sha256:$(printf 'a%.0s' {1..64})" | tee "$C/third_party/llamacpp-build.txt" >"$C/third_party/llamacpp.txt"
+	run peer-venv.sh llamacpp # offline, the folder of wheels has none
+	one_line "pip install of llamacpp-build.txt"
+	check "a stamp without a peer" test ! -e "$C/build/venv-llamacpp/.stamp"
+}
+
 test_second_make_run_fetches_and_builds_nothing() {
 	fresh
 	cp "$SRC/Makefile" "$C/"

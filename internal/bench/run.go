@@ -151,9 +151,6 @@ func (b *bench) tasks(c chosen, first bool) (all []task) {
 			all = append(all, b.quality())
 		}
 	}
-	if in("decode") && c.skip == nil && c.name != "fp32" {
-		all = append(all, b.quality())
-	}
 	if in("decode") {
 		against(b.decodeAgainst)
 	}

@@ -251,6 +251,9 @@ func TestNarrowWeights(t *testing.T) {
 		}
 		switch row.Name {
 		case "log_prob_error":
+			if _, twice := off[row.Precision]; twice {
+				t.Errorf("%s is there twice", row.Name)
+			}
 			off[row.Precision] = float64(row.Value)
 		case "greedy_same":
 			same[row.Precision] = float64(row.Value)

@@ -108,7 +108,7 @@ func (b *bench) scaling(ctx context.Context, _ time.Duration) ([]Row, error) {
 	e := b.engine
 	shared := b.text.cut(0, b.Sizes.Prompt-own)
 	each := blocksFor(b.Sizes.Prompt+words) - len(shared)/torch.BlockSize
-	var rates, bytes []float64
+	var rates []float64
 	var notes []string
 	for _, n := range b.Sizes.Scaling {
 		var seconds float64
@@ -137,7 +137,7 @@ func (b *bench) scaling(ctx context.Context, _ time.Duration) ([]Row, error) {
 		if err != nil {
 			return nil, err
 		}
-		rates, bytes = append(rates, float64(n*words)/seconds), append(bytes, grown)
+		rates = append(rates, float64(n*words)/seconds)
 		notes = append(notes, fmt.Sprintf("%d dialogues: %.4g tokens/s, %.0f MB", n, float64(n*words)/seconds, grown/1e6))
 	}
 	row := Row{Name: "scaling_dialogues", Unit: "tokens/s", Peer: "fewer dialogues", Notes: append(notes, "ratio: the least from one number to the next"),

@@ -125,6 +125,9 @@ func (p *Peer) ended() error {
 
 // kill ends the peer and what it started.
 func (p *Peer) kill() {
+	if p.cmd.ProcessState != nil { // it is gone, and its number may be another's
+		return
+	}
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may be gone
 	for range p.answers {
 	}

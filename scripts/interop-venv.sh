@@ -16,7 +16,7 @@ need_disk 9000 "the venv of the peers"
 rm -rf "$venv"
 say "installing torch, transformers, TRL and PEFT (3 GB to fetch, 6 GB on disk, once)"
 try "making a venv" interop-venv "$python" -m venv --without-pip "$venv"
-try "putting pip into it" interop-venv "$venv/bin/python" -m ensurepip # by itself: venv does not say why this failed
+try "putting pip into it" interop-venv "$venv/bin/python" -m ensurepip --default-pip # by itself: venv does not say why this failed
 try "pip install of ${manifest##*/}" interop-pip "$venv/bin/pip" install --disable-pip-version-check --no-input \
 	--progress-bar off --require-hashes --only-binary=:all: --no-compile -r "$manifest"
 try "importing the peers" interop-import "$venv/bin/python" -c 'import torch, transformers, trl, peft, gguf, pytest'

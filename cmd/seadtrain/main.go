@@ -140,12 +140,13 @@ func usage(err error) error {
 // soon as other processes want the cores (SFT of the nano model on two busy cores: 350 tokens/s against 1,070). A few
 // microseconds of spinning first spare most of the wake-ups: a nano rollout gains a fifth, and loses nothing beside others.
 func passive() {
-	if os.Getenv("OMP_WAIT_POLICY") != "" {
+	if policy := os.Getenv("OMP_WAIT_POLICY"); policy != "" && !strings.EqualFold(policy, "passive") || os.Getenv("GOMP_SPINCOUNT") != "" {
 		return
 	}
 	self, err := os.Executable()
+	err = errors.Join(err, os.Setenv("OMP_WAIT_POLICY", "passive"), os.Setenv("GOMP_SPINCOUNT", "500"))
 	if err == nil {
-		err = syscall.Exec(self, os.Args, append(os.Environ(), "OMP_WAIT_POLICY=passive", "GOMP_SPINCOUNT=500"))
+		err = syscall.Exec(self, os.Args, os.Environ())
 	}
 	slog.Warn("cannot restart with OMP_WAIT_POLICY=passive; set it yourself beside other work", "error", err)
 }

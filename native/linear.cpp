@@ -34,7 +34,7 @@ static at::Tensor run(const at::Tensor& x_, const at::Tensor& w_, const at::Tens
   // The weights of a unit stay in the L2 cache while all rows pass.
   const int64_t span = std::max<int64_t>(4, std::min<int64_t>(48, 131072 / std::max<int64_t>(bytes, 1) / 4 * 4));
   const int64_t across = (n + span - 1) / span;
-  share(across, grain(span * k * std::min<int64_t>(x.size(0), 4)), [&](const auto& next) {
+  share(across, grain(span * k * x.size(0)), [&](const auto& next) {
     for (int64_t u; (u = next()) < across;) kernels().linear(l, u * span, std::min(n, (u + 1) * span));
   });
   return y;
@@ -60,7 +60,7 @@ struct LinearRows : Function<LinearRows> {
 static at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias) {
   const bool fits = x.dim() == 2 && w.dim() == 2 && x.size(1) == w.size(1) && (!bias.defined() || (bias.dim() == 1 && bias.size(0) == w.size(0)));
   if (!fits || !fused(x) || !w.is_cpu() || (bias.defined() && !fused(bias))) return at::linear(x, w, bias);
-  const bool graph = c10::GradMode::is_enabled() && (x.requires_grad() || w.requires_grad() || (bias.defined() && bias.requires_grad()));
+  const bool graph = recorded(x, w, bias);
   if (graph && fused(w)) return LinearRows::apply(x, w, bias.defined() ? std::optional(bias) : std::nullopt);
   if (!graph && (fused(w) || w.scalar_type() == at::kBFloat16)) return run(x, w, {}, bias);
   return at::linear(x, w, bias);
@@ -72,7 +72,7 @@ static at::Tensor linear_i8(const at::Tensor& x, const at::Tensor& w, const at::
   TORCH_CHECK(!bias.defined() || bias.sizes() == scale.sizes(), "linear_i8: bias ", bias.defined() ? bias.sizes() : at::IntArrayRef(), " for ",
               w.size(0), " outputs");
   TORCH_CHECK_TYPE(w.scalar_type() == at::kChar, "linear_i8: weights are ", w.scalar_type(), ", not int8");
-  TORCH_CHECK_NOT_IMPLEMENTED(!c10::GradMode::is_enabled() || !x.requires_grad(), "linear_i8 has no gradient");
+  TORCH_CHECK_NOT_IMPLEMENTED(!recorded(x), "linear_i8 has no gradient");
   if (fused(x) && w.is_cpu() && fused(scale) && (!bias.defined() || fused(bias))) return run(x, w, scale, bias);
   const auto y = at::linear(x, w.to(x.scalar_type())) * scale;
   return (bias.defined() ? y + bias : y).to(x.scalar_type());

@@ -94,8 +94,16 @@ func protect(f func()) (err error) {
 	return nil
 }
 
-// MaxThreads bounds what SetNumThreads is asked for: every thread of a team is made, however many there are.
-const MaxThreads = 1024
+// maxThreads bounds what is asked for: every thread of a team is made, however many there are.
+const maxThreads = 1024
+
+// CheckThreads refuses a number that SetNumThreads should not be asked for.
+func CheckThreads(n int) error {
+	if n < 0 || n > maxThreads {
+		return fmt.Errorf("%d: want 1 to %d, or 0 (one per core)", n, maxThreads)
+	}
+	return nil
+}
 
 // SetNumThreads sets the number of threads an op may use, 0: one per core, and returns it. It takes effect at the engine
 // thread's next parallel region.

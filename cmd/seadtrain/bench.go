@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"seadtrain/internal/bench"
+	"seadtrain/internal/doctor"
 	"seadtrain/torch"
 )
 
@@ -67,7 +67,7 @@ EXAMPLES
 
 func benchOptions(c *cli.Context) (bench.Options, error) {
 	o := bench.Options{Suite: c.Args().First(), Model: c.String("model"), Threads: c.Int("threads"), Sizes: bench.DefaultSizes(),
-		Budget: time.Duration(c.Int("budget")) * time.Minute, Root: clone(),
+		Budget: time.Duration(c.Int("budget")) * time.Minute, Root: doctor.Clone(),
 		Say: func(format string, args ...any) { fmt.Fprintf(stderr, "bench: "+format+"\n", args...) }}
 	if !slices.Contains(bench.Suites, o.Suite) {
 		return o, usagef("bench: no suite %q: want %s", o.Suite, strings.Join(bench.Suites, ", "))
@@ -79,8 +79,8 @@ func benchOptions(c *cli.Context) (bench.Options, error) {
 	if o.Precisions, err = list(c, "precision", bench.Precisions); err != nil {
 		return o, err
 	}
-	if o.Threads < 0 || o.Threads > torch.MaxThreads {
-		return o, usagef("--threads %d: want 1 to %d, or 0 (one per core)", o.Threads, torch.MaxThreads)
+	if err := torch.CheckThreads(o.Threads); err != nil {
+		return o, usagef("--threads %w", err)
 	}
 	if o.Budget < time.Minute || c.Int("budget") > 24*60 {
 		return o, usagef("--budget %d: want 1 to %d minutes", c.Int("budget"), 24*60)
@@ -105,14 +105,4 @@ func list(c *cli.Context, flag string, allowed []string) (names []string, err er
 		}
 	}
 	return names, nil
-}
-
-// clone is the folder of the clone: that of the program's bin/, else the present one.
-func clone() string {
-	if self, err := os.Executable(); err == nil {
-		if root := filepath.Dir(filepath.Dir(self)); filepath.Base(filepath.Dir(self)) == "bin" {
-			return root
-		}
-	}
-	return "."
 }

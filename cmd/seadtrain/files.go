@@ -41,8 +41,8 @@ EXAMPLES
 			if n := c.Int("batch-tokens"); n < 1 || n > score.MaxBatchTokens {
 				return usagef("--batch-tokens %d: want 1 to %d", n, score.MaxBatchTokens)
 			}
-			if n := c.Int("threads"); n < 0 || n > torch.MaxThreads {
-				return usagef("--threads %d: want 1 to %d, or 0 (one per core)", n, torch.MaxThreads)
+			if err := torch.CheckThreads(c.Int("threads")); err != nil {
+				return usagef("--threads %w", err)
 			}
 			dtype, _, err := precision.Choose(c.String("dtype"))
 			if err != nil {

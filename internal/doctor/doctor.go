@@ -47,8 +47,7 @@ type Findings []Finding
 // Report looks at everything. It never fails: what cannot be read is a finding.
 func Report(o Options) Findings {
 	if o.Root == "" {
-		self, _ := os.Executable() // without it the current folder does
-		o.Root = cloneOf(self)
+		o.Root = Clone()
 	}
 	if o.Proc == "" {
 		o.Proc = "/proc"
@@ -67,6 +66,12 @@ func Report(o Options) Findings {
 	f = append(f, libraries(o.Root, o.Proc)...)
 	f = append(f, models(o.Root)...)
 	return append(f, openMP(o.Proc)...)
+}
+
+// Clone is the clone that this program lies in, else the current folder.
+func Clone() string {
+	self, _ := os.Executable() // without it the current folder does
+	return cloneOf(self)
 }
 
 // cloneOf is the clone whose bin/ holds the program; the current folder if it was built or put elsewhere.

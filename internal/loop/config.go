@@ -126,7 +126,9 @@ func (c *Config) Validate() error {
 	check(c.Iterations >= 1 && c.Iterations <= 1_000_000, "iterations is %d: want 1 to 1000000", c.Iterations)
 	check(c.Group >= 2 && c.Group <= maxGroup, "group is %d: want 2 to %d dialogues per profile", c.Group, maxGroup)
 	check(!tooMany(c.Curriculum.Profiles, c.Group), "group is %d: with curriculum.profiles = %d that is more than %d dialogues a step", c.Group, c.Curriculum.Profiles, MaxDialogues)
-	check(c.Threads >= 0 && c.Threads <= torch.MaxThreads, "threads is %d: want 1 to %d, or 0 (one per core)", c.Threads, torch.MaxThreads)
+	if err := torch.CheckThreads(c.Threads); err != nil {
+		errs = append(errs, fmt.Errorf("threads is %w", err))
+	}
 	check(c.Checkpoint.Every >= 0, "checkpoint.every is %d: want 0 (at the end) or more", c.Checkpoint.Every)
 	check(c.Checkpoint.KeepLast >= 0, "checkpoint.keep_last is %d: want 0 (all) or more", c.Checkpoint.KeepLast)
 	for _, d := range [][2]string{{"dtype", c.DType}, {"checkpoint.dtype", c.Checkpoint.DType}} {

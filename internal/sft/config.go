@@ -54,7 +54,9 @@ func (c *Config) Validate() error {
 	check(c.Data != "", "data: missing: want a JSONL file of conversations")
 	check(c.EvalShare >= 0 && c.EvalShare <= 0.5, "eval_share is %v: want 0 to 0.5", c.EvalShare)
 	check(c.MaxTokens >= 0, "max_tokens is %d: want 0 (the model's context) or more", c.MaxTokens)
-	check(c.Threads >= 0 && c.Threads <= torch.MaxThreads, "threads is %d: want 1 to %d, or 0 (one per core)", c.Threads, torch.MaxThreads)
+	if err := torch.CheckThreads(c.Threads); err != nil {
+		errs = append(errs, fmt.Errorf("threads is %w", err))
+	}
 	check(c.EvalEvery >= 0, "eval_every is %d: want 0 (at the end) or more", c.EvalEvery)
 	check(c.CheckpointEvery >= 0, "checkpoint_every is %d: want 0 (at the end) or more", c.CheckpointEvery)
 	check(c.KeepLast >= 0, "keep_last is %d: want 0 (all) or more", c.KeepLast)

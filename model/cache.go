@@ -89,9 +89,9 @@ type cacheView struct {
 	rows *torch.Rows
 }
 
-func (v cacheView) Attend(layer int, q, k, val *torch.Tensor, scale float64) *torch.Tensor {
-	torch.CacheAppend(v.c.keys[layer], v.c.values[layer], k, val, v.rows)
-	return torch.CacheAttention(q, v.c.keys[layer], v.c.values[layer], v.rows, scale)
+func (v cacheView) Attend(layer int, q, k, val *torch.Tensor, rot Rotation, scale float64) *torch.Tensor {
+	keys, values := v.c.keys[layer], v.c.values[layer]
+	return torch.CacheAttention(torch.CacheAppend(keys, values, q, k, val, &rot.Rotary, v.rows), keys, values, v.rows, scale)
 }
 
 // Close frees the pool.

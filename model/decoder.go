@@ -18,7 +18,7 @@ type Model struct {
 	tp                *torch.Comm
 	embed, norm, head *Leaf
 	blocks            []*block // attention, MLP, attention, MLP, …
-	cos, sin          *torch.Tensor
+	rotary            torch.Rotary
 	scale             float64 // 1/√d
 }
 
@@ -31,9 +31,15 @@ type Options struct {
 	MaxPositions int
 }
 
-// Attention mixes the tokens of a packed batch: q [n, h, d], k and v [n, k, d], rotated; the result is [n, h, d].
+// Attention mixes the tokens of a packed batch: q [n, h, d], k and v [n, k, d], not yet rotated; the result is [n, h, d].
 type Attention interface {
-	Attend(layer int, q, k, v *torch.Tensor, scale float64) *torch.Tensor
+	Attend(layer int, q, k, v *torch.Tensor, rot Rotation, scale float64) *torch.Tensor
+}
+
+// Rotation turns queries and keys by the angles of their positions.
+type Rotation struct {
+	torch.Rotary
+	Pos *torch.Tensor // [n] int64
 }
 
 // Packed is causal attention within sequences laid one after another: training and full forward.
@@ -41,8 +47,9 @@ type Packed struct {
 	Cu []int64 // offsets of the sequences, from 0 to n
 }
 
-func (p Packed) Attend(_ int, q, k, v *torch.Tensor, scale float64) *torch.Tensor {
-	return torch.PackedAttention(q, k, v, p.Cu, scale)
+func (p Packed) Attend(_ int, q, k, v *torch.Tensor, rot Rotation, scale float64) *torch.Tensor {
+	turn := func(x *torch.Tensor) *torch.Tensor { return torch.Rope(x, rot.Cos, rot.Sin, rot.Pos) }
+	return torch.PackedAttention(turn(q), turn(k), v, p.Cu, scale)
 }
 
 // newModel declares the weights and builds the rotary table; memory for the weights comes from the caller.
@@ -58,20 +65,20 @@ func newModel(c *Config, o Options) (*Model, error) {
 	}
 	m := &Model{Config: c.Clone(), DType: o.DType, Device: o.Device, tp: o.TP, scale: 1 / math.Sqrt(float64(c.HeadDim))}
 	m.layout()
-	m.rotary(o.MaxPositions)
+	m.fillRotary(o.MaxPositions)
 	return m, nil
 }
 
-// rotary fills cos and sin [positions, d/2] in fp32, products rounded to fp32 first, as Hugging Face does.
-func (m *Model) rotary(positions int) {
+// fillRotary fills cos and sin [positions, d/2] in fp32, products rounded to fp32 first, as Hugging Face does.
+func (m *Model) fillRotary(positions int) {
 	inv, scaling := m.Config.RopeInvFreq()
 	if limit := m.Config.MaxContext(); positions <= 0 || positions > limit {
 		positions = limit
 	}
 	half := len(inv)
 	if m.Device == torch.Meta {
-		m.cos = torch.Empty(torch.F32, torch.Meta, int64(positions), int64(half)).Keep()
-		m.sin = torch.Empty(torch.F32, torch.Meta, int64(positions), int64(half)).Keep()
+		table := func() *torch.Tensor { return torch.Empty(torch.F32, torch.Meta, int64(positions), int64(half)).Keep() }
+		m.rotary = torch.Rotary{Cos: table(), Sin: table()}
 		return
 	}
 	cos, sin := make([]float32, positions*half), make([]float32, positions*half)
@@ -84,14 +91,14 @@ func (m *Model) rotary(positions int) {
 	table := func(v []float32) *torch.Tensor {
 		return torch.Of(v, int64(positions), int64(half)).To(torch.F32, m.Device).Keep()
 	}
-	m.cos, m.sin = table(cos), table(sin)
+	m.rotary = torch.Rotary{Cos: table(cos), Sin: table(sin)}
 }
 
 // TP is the tensor-parallel group the weights are split over.
 func (m *Model) TP() *torch.Comm { return m.tp }
 
 // MaxPositions is the number of positions the rotary table holds.
-func (m *Model) MaxPositions() int { return int(m.cos.Dim(0)) }
+func (m *Model) MaxPositions() int { return int(m.rotary.Cos.Dim(0)) }
 
 // Blocks is the number of half layers: attention and MLP of each layer.
 func (m *Model) Blocks() int { return len(m.blocks) }
@@ -142,8 +149,12 @@ func (m *Model) EmbedBackward(ids, dx, grad *torch.Tensor) {
 // Block computes half a layer without its residual: x [n, c] → this rank's summand [n, c]; the caller adds Reduce of it
 // to x. pos [n] int64.
 func (m *Model) Block(i int, x, pos *torch.Tensor, att Attention) *torch.Tensor {
+	return m.Inner(i, torch.RMSNorm(x, m.blocks[i].norm.Tensor, m.Config.RMSNormEps), pos, att)
+}
+
+// Inner is Block behind its norm.
+func (m *Model) Inner(i int, y, pos *torch.Tensor, att Attention) *torch.Tensor {
 	b := m.blocks[i]
-	y := torch.RMSNorm(x, b.norm.Tensor, m.Config.RMSNormEps)
 	y = b.in.Linear(y, b.inBias)
 	if b.mlp {
 		y = torch.SwiGLU(y)
@@ -157,7 +168,7 @@ func (m *Model) Block(i int, x, pos *torch.Tensor, att Attention) *torch.Tensor 
 	return b.out.Linear(y, bias)
 }
 
-// attend splits qkv [n, (h+2k)·d] into heads, rotates, mixes and joins the heads again.
+// attend splits qkv [n, (h+2k)·d] into heads, mixes them and joins them again.
 func (m *Model) attend(b *block, qkv, pos *torch.Tensor, att Attention) *torch.Tensor {
 	heads := qkv.Reshape(-1, b.heads+2*b.kvHeads, b.headWidth)
 	parts := heads.Split(1, b.heads, b.kvHeads, b.kvHeads)
@@ -166,8 +177,7 @@ func (m *Model) attend(b *block, qkv, pos *torch.Tensor, att Attention) *torch.T
 		q = torch.RMSNorm(q, b.qNorm.Tensor, m.Config.RMSNormEps)
 		k = torch.RMSNorm(k, b.kNorm.Tensor, m.Config.RMSNormEps)
 	}
-	q, k = torch.Rope(q, m.cos, m.sin, pos), torch.Rope(k, m.cos, m.sin, pos)
-	return att.Attend(b.layer, q, k, v, m.scale).Reshape(-1, b.heads*b.headWidth)
+	return att.Attend(b.layer, q, k, v, Rotation{m.rotary, pos}, m.scale).Reshape(-1, b.heads*b.headWidth)
 }
 
 // Reduce sums a block's output over the ranks and adds it to the residual stream.
@@ -180,16 +190,31 @@ func (m *Model) FinalNorm(x *torch.Tensor) *torch.Tensor {
 	return torch.RMSNorm(x, m.norm.Tensor, m.Config.RMSNormEps)
 }
 
-// Hidden runs the whole stack: tokens and their positions [n] → [n, c], ready for the head. What a layer leaves behind
-// is freed before the next one.
+// FirstNorm is the norm in front of the first block.
+func (m *Model) FirstNorm(x *torch.Tensor) *torch.Tensor {
+	return torch.RMSNorm(x, m.blocks[0].norm.Tensor, m.Config.RMSNormEps)
+}
+
+// AddNorm adds this rank's summand of block i to the residual stream x, in place, and gives what comes next of it: the norm in
+// front of the next block, or of the head.
+func (m *Model) AddNorm(i int, x, partial *torch.Tensor) *torch.Tensor {
+	next := m.norm
+	if i+1 < len(m.blocks) {
+		next = m.blocks[i+1].norm
+	}
+	return torch.AddRMSNormInPlace(x, m.tp.AllReduceInPlace(partial), next.Tensor, m.Config.RMSNormEps)
+}
+
+// Hidden runs the whole stack, without gradients: tokens and their positions [n] → [n, c], ready for the head. What a layer
+// leaves behind is freed before the next one.
 func (m *Model) Hidden(ids, pos []int32, att Attention) *torch.Tensor {
 	return torch.Scoped(func() *torch.Tensor {
-		id, p := m.Index(ids), m.Index(pos)
-		x := m.Embed(id)
+		p, x := m.Index(pos), m.Embed(m.Index(ids))
+		y := m.FirstNorm(x)
 		for i := range m.blocks {
-			x = torch.Scoped(func() *torch.Tensor { return m.Reduce(x, m.Block(i, x, p, att)) })
+			y = torch.Scoped(func() *torch.Tensor { return m.AddNorm(i, x, m.Inner(i, y, p, att)) })
 		}
-		return m.FinalNorm(x)
+		return y
 	})
 }
 
@@ -232,6 +257,6 @@ func (m *Model) Close() {
 		l.Tensor.Free()
 		l.scale.Free()
 	}
-	m.cos.Free()
-	m.sin.Free()
+	m.rotary.Cos.Free()
+	m.rotary.Sin.Free()
 }

@@ -181,7 +181,7 @@ func (m *Model) Copy() (*Model, error) {
 	n := &Model{Config: m.Config.Clone(), DType: m.DType, Device: m.Device, tp: m.tp, scale: m.scale}
 	n.layout()
 	err := torch.Do(func() {
-		n.cos, n.sin = m.cos.Clone().Keep(), m.sin.Clone().Keep()
+		n.rotary = torch.Rotary{Cos: m.rotary.Cos.Clone().Keep(), Sin: m.rotary.Sin.Clone().Keep()}
 		src := m.Leaves()
 		for i, l := range n.Leaves() {
 			l.Tensor = src[i].Tensor.Detach().Clone().Keep()

@@ -35,8 +35,11 @@ type Leaf struct {
 	// OneRank: added to the output by rank 0 alone (the bias after a column-split matrix), since outputs are summed.
 	OneRank bool
 
-	scale *torch.Tensor // [rows] of an int8 Tensor; nil: it is not int8
-	from  *Leaf         // of a Twin: what it is made from
+	// Of a Twin: what it is made from, the rows that Tensor holds in panels (0: it is not packed), and their scales [rows] in
+	// int8 (else nil).
+	from   *Leaf
+	packed int64
+	scale  *torch.Tensor
 }
 
 // Linear is x·wᵀ + bias, in x's type whatever the weight's; bias may be nil.
@@ -45,11 +48,14 @@ func (l *Leaf) Linear(x *torch.Tensor, bias *Leaf) *torch.Tensor {
 	if bias != nil {
 		b = bias.Tensor
 	}
-	if l.scale != nil {
-		return torch.LinearInt8(x, l.Tensor, l.scale, b)
+	if l.packed > 0 {
+		return torch.LinearPacked(x, l.Tensor, l.packed, l.scale, b)
 	}
 	return torch.Linear(x, l.Tensor, b)
 }
+
+// Matrix reports whether the leaf multiplies, rather than adds or scales.
+func (l *Leaf) Matrix() bool { return len(l.Parts[0].Shape) == 2 }
 
 // Bytes is the memory of this rank's slice.
 func (l *Leaf) Bytes() int64 {

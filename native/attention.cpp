@@ -35,29 +35,51 @@ static void check_rows(const char* op, const Rows& r, int64_t n, int64_t blocks,
   }
 }
 
-static void cache_append(const at::Tensor& keys, const at::Tensor& values, const at::Tensor& k_, const at::Tensor& v_, const Rows& rows) {
+// Heads of rows that may lie apart (q, k and v are slices of one projection), dense within a row.
+static at::Tensor rows_of(const at::Tensor& t) {
+  return (t.size(2) == 1 || t.stride(2) == 1) && (t.size(1) == 1 || t.stride(1) == t.size(2)) ? t : t.contiguous();
+}
+
+// Stores k and v at their rows' places; with rotary tables (else undefined) k is rotated on its way, and the rotated q returned.
+static at::Tensor cache_append(const at::Tensor& keys, const at::Tensor& values, const at::Tensor& q_, const at::Tensor& k_, const at::Tensor& v_,
+                               const at::Tensor& cos_, const at::Tensor& sin_, const Rows& rows) {
   check_cache("cache_append", keys, values, k_);
   TORCH_CHECK(v_.sizes() == k_.sizes() && k_.size(1) == keys.size(1), "cache_append: k ", k_.sizes(), " and v ", v_.sizes(),
               " for a cache of ", keys.size(1), " heads");
   const int64_t n = k_.size(0), heads = k_.size(1), d = k_.size(2);
+  const bool turn = cos_.defined();
+  TORCH_CHECK(!turn || (q_.dim() == 3 && q_.size(0) == n && q_.size(2) == d && cos_.dim() == 2 && sin_.sizes() == cos_.sizes() && d == 2 * cos_.size(1)),
+              "cache_append: q ", turn ? q_.sizes() : at::IntArrayRef(), " and k ", k_.sizes(), " do not fit rotary tables ", turn ? cos_.sizes() : at::IntArrayRef());
   check_rows("cache_append", rows, n, keys.size(0), false);
-  if (k_.is_meta()) return;
-  TORCH_CHECK(fused(v_), "cache_append: v is ", v_.scalar_type());
-  const auto k = k_.contiguous(), v = v_.contiguous();
-  const auto *pk = k.const_data_ptr<float>(), *pv = v.const_data_ptr<float>();
-  auto *ck = keys.mutable_data_ptr<float>(), *cv = values.mutable_data_ptr<float>();
-  at::parallel_for(0, n, grain(heads * d * 2), [&](int64_t a, int64_t b) {
+  for (int64_t i = 0; turn && i < n; i++)
+    TORCH_CHECK_INDEX(rows.pos[i] < cos_.size(0), "cache_append: position ", rows.pos[i], " of row ", i, " is outside the table of ", cos_.size(0));
+  if (k_.is_meta()) return turn ? at::empty_like(q_, at::MemoryFormat::Contiguous) : at::Tensor();
+  TORCH_CHECK(fused(v_) && (!turn || (fused(q_) && fused(cos_) && fused(sin_))), "cache_append: v is ", v_.scalar_type());
+  const auto k = rows_of(k_), v = rows_of(v_), q = turn ? rows_of(q_) : q_, cos = turn ? cos_.contiguous() : cos_, sin = turn ? sin_.contiguous() : sin_;
+  const int64_t h = turn ? q.size(1) : 0;
+  const auto out = turn ? at::empty({n, h, d}, q.options()) : at::Tensor();
+  const auto *pk = k.const_data_ptr<float>(), *pv = v.const_data_ptr<float>(), *pq = turn ? q.const_data_ptr<float>() : nullptr,
+             *pc = turn ? cos.const_data_ptr<float>() : nullptr, *ps = turn ? sin.const_data_ptr<float>() : nullptr;
+  auto *ck = keys.mutable_data_ptr<float>(), *cv = values.mutable_data_ptr<float>(), *po = turn ? out.mutable_data_ptr<float>() : nullptr;
+  const int64_t ks = k.stride(0), vs = v.stride(0), qs = turn ? q.stride(0) : 0;
+  // What a row costs is waiting for the lines of its keys, not its arithmetic.
+  at::parallel_for(0, n, 2, [&](int64_t a, int64_t b) {
+    std::vector<float> turned(heads * d);
     for (int64_t i = a; i < b; i++) {
-      const int64_t blk = rows.blocks(i)[rows.pos[i] / kBlock], slot = rows.pos[i] % kBlock;
-      for (int64_t h = 0; h < heads; h++) {
-        float* dk = ck + (blk * heads + h) * d * kBlock + slot;
-        float* dv = cv + ((blk * heads + h) * kBlock + slot) * d;
-        const float *sk = pk + (i * heads + h) * d, *sv = pv + (i * heads + h) * d;
-        for (int64_t j = 0; j < d; j++) dk[j * kBlock] = sk[j];
-        std::copy(sv, sv + d, dv);
+      const int64_t blk = rows.blocks(i)[rows.pos[i] / kBlock], slot = rows.pos[i] % kBlock, at = rows.pos[i];
+      float* dk = ck + blk * heads * d * kBlock + slot;
+      for (int64_t j = 0; j < heads * d; j++) __builtin_prefetch(dk + j * kBlock, 1);
+      const float* row = pk + i * ks;
+      if (turn) {
+        kernels().rope(pq + i * qs, qs, pc, ps, &at, po + i * h * d, 1, h, d, 1);
+        kernels().rope(row, ks, pc, ps, &at, turned.data(), 1, heads, d, 1);
+        row = turned.data();
       }
+      for (int64_t j = 0; j < heads * d; j++) dk[j * kBlock] = row[j];
+      for (int64_t e = 0; e < heads; e++) std::copy_n(pv + i * vs + e * d, d, cv + ((blk * heads + e) * kBlock + slot) * d);
     }
   });
+  return out;
 }
 
 // Neighbouring rows whose first blocks are the same: rows of one sequence, or sequences that begin with one prompt.
@@ -65,7 +87,7 @@ struct Tile {
   int64_t first, rows, shared;  // shared: blocks
 };
 
-// A row joins the tile before it if the blocks it saves are at least those that the others must read again.
+// A row joins the tile before it if the blocks it saves are some, and at least those that the others must read again.
 static std::vector<Tile> tiles(const Rows& rows, int64_t n, int64_t most) {
   std::vector<Tile> out;
   for (int64_t i = 0; i < n; i++) {
@@ -75,7 +97,7 @@ static std::vector<Tile> tiles(const Rows& rows, int64_t n, int64_t most) {
       const int32_t *a = rows.blocks(t.first), *b = rows.blocks(i);
       int64_t same = 0;
       while (same < std::min(t.shared, whole) && a[same] == b[same]) same++;
-      if (same >= (t.shared - same) * (t.rows - 1)) {
+      if (same > 0 && same >= (t.shared - same) * (t.rows - 1)) {
         t.rows++;
         t.shared = same;
         continue;
@@ -99,17 +121,27 @@ static at::Tensor cache_attention(const at::Tensor& q_, const at::Tensor& keys, 
   int64_t seen = 0;
   for (int64_t i = 0; i < n; i++) seen += rows.pos[i] + 1;
   const auto parts = tiles(rows, n, std::min<int64_t>(kTileRows, kTileQueries / g));
-  const int64_t units = static_cast<int64_t>(parts.size()) * k;
-  share(units, grain(seen * h * d / units), [&](const auto& next) {
+  // With many tiles a unit is all heads of one, whose keys and values lie side by side; with few, a single head.
+  const bool many = static_cast<int64_t>(parts.size()) >= 4 * at::get_num_threads();
+  struct Unit {
+    const Tile* tile;
+    int64_t from, to;  // heads
+  };
+  std::vector<Unit> units;
+  for (const auto& t : parts) {
+    const int64_t heads = many ? std::clamp<int64_t>(kTileQueries / (t.rows * g), 1, k) : 1;
+    for (int64_t from = 0; from < k; from += heads) units.push_back({&t, from, std::min(k, from + heads)});
+  }
+  const auto count = static_cast<int64_t>(units.size());
+  share(count, grain(seen * h * d / count), [&](const auto& next) {
     CacheRow row[kTileRows];
-    for (int64_t u; (u = next()) < units;) {
-      const auto& t = parts[u / k];
-      const int64_t head = u % k;
+    for (int64_t u; (u = next()) < count;) {
+      const auto& t = *units[u].tile;
       for (int64_t i = 0; i < t.rows; i++) {
-        const int64_t r = t.first + i, at = (r * h + head * g) * d;
-        row[i] = {pq + at, po + at, rows.blocks(r), rows.pos[r] + 1};
+        const int64_t r = t.first + i;
+        row[i] = {pq + r * h * d, po + r * h * d, rows.blocks(r), rows.pos[r] + 1};
       }
-      kernels().cache_attention(row, t.rows, t.shared, ck, cv, k, head, g, d, static_cast<float>(scale));
+      kernels().cache_attention(row, t.rows, t.shared, ck, cv, k, units[u].from, units[u].to, g, d, static_cast<float>(scale));
     }
   });
   return out;
@@ -121,9 +153,13 @@ using namespace sead;
 
 extern "C" {
 
-sn_status sn_cache_append(sn_tensor keys, sn_tensor values, sn_tensor k, sn_tensor v, const int32_t* table, int width, int nseq,
-                          const int32_t* seq, const int32_t* pos) {
-  GUARD(cache_append(T(keys), T(values), T(k), T(v), {table, width, nseq, seq, pos}))
+sn_status sn_cache_append(sn_tensor keys, sn_tensor values, sn_tensor q, sn_tensor k, sn_tensor v, sn_tensor cos, sn_tensor sin,
+                          const int32_t* table, int width, int nseq, const int32_t* seq, const int32_t* pos, sn_tensor* out) {
+  const auto maybe = [](sn_tensor t) { return t ? T(t) : at::Tensor(); };
+  GUARD({
+    const auto turned = cache_append(T(keys), T(values), maybe(q), T(k), T(v), maybe(cos), maybe(sin), {table, width, nseq, seq, pos});
+    if (turned.defined()) *out = give(turned);
+  })
 }
 sn_status sn_cache_attention(sn_tensor q, sn_tensor keys, sn_tensor values, const int32_t* table, int width, int nseq,
                              const int32_t* seq, const int32_t* pos, double scale, sn_tensor* out) {

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "guard.h"
@@ -20,13 +21,28 @@ inline bool recorded(const at::Tensor& a, const at::Tensor& b = {}, const at::Te
 // About 32k elements keep a thread busy for longer than waking it takes.
 inline int64_t grain(int64_t per_row) { return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, per_row)); }
 
-// Uneven units, of which a thread takes the next as soon as it is free: body(next) runs on every thread and asks next()
-// until it is n or more. A thread that wakes late keeps nobody waiting.
+// Units in neighbouring runs, one for each thread; a thread that is through with its own helps the others. body(next) runs on
+// every thread and asks next() until it is n. A thread that wakes late keeps nobody waiting.
 template <class Body>
 void share(int64_t n, int64_t grain, const Body& body) {
-  std::atomic<int64_t> taken{0};
-  const auto next = [&] { return taken.fetch_add(1, std::memory_order_relaxed); };
-  at::parallel_for(0, std::min<int64_t>(at::get_num_threads(), (n + grain - 1) / grain), 1, [&](int64_t, int64_t) { body(next); });
+  struct alignas(64) Run {
+    std::atomic<int64_t> next;
+    int64_t end;
+  };
+  constexpr int64_t kMost = 128;
+  Run runs[kMost];
+  const int64_t threads = std::clamp<int64_t>((n + grain - 1) / grain, 1, std::min<int64_t>(kMost, at::get_num_threads()));
+  for (int64_t t = 0; t < threads; t++) runs[t].next = n * t / threads, runs[t].end = n * (t + 1) / threads;
+  at::parallel_for(0, threads, 1, [&](int64_t from, int64_t) {
+    int64_t tried = 0;
+    body([&] {
+      for (; tried < threads; tried++) {
+        auto& run = runs[(from + tried) % threads];
+        if (const int64_t i = run.next.fetch_add(1, std::memory_order_relaxed); i < run.end) return i;
+      }
+      return n;
+    });
+  });
 }
 
 // Meta tensors have a shape and no numbers. Where ATen has no Meta kernel, this stands in: a tensor of that shape (and of

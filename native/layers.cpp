@@ -61,6 +61,22 @@ static at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& w, double eps)
   return (f * (f.square().mean(-1, true) + eps).rsqrt()).to(x.scalar_type()) * w;
 }
 
+static at::Tensor add_rms_norm(const at::Tensor& x, const at::Tensor& y, const at::Tensor& w, double eps) {
+  TORCH_CHECK(x.dim() == 2 && y.sizes() == x.sizes() && w.dim() == 1 && w.size(0) > 0 && x.size(1) == w.size(0), "add_rms_norm: x ", x.sizes(),
+              ", y ", y.sizes(), " and a weight ", w.sizes(), " do not fit");
+  TORCH_CHECK_NOT_IMPLEMENTED(!recorded(x, y, w), "add_rms_norm has no gradient");
+  if (!fused(x) || !fused(y) || !fused(w) || !x.is_contiguous()) return rms_norm(x.add_(y), w, eps);
+  const auto yc = y.contiguous(), wc = w.contiguous();
+  const auto out = at::empty_like(x);
+  const int64_t c = x.size(1);
+  auto *px = x.mutable_data_ptr<float>(), *po = out.mutable_data_ptr<float>();
+  const auto *py = yc.const_data_ptr<float>(), *pw = wc.const_data_ptr<float>();
+  at::parallel_for(0, x.size(0), grain(c), [&](int64_t a, int64_t b) {
+    kernels().add_rms_norm(px + a * c, py + a * c, pw, po + a * c, b - a, c, static_cast<float>(eps));
+  });
+  return out;
+}
+
 static at::Tensor rope_run(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& pos, float sign) {
   const int64_t n = x.size(0), h = x.size(1), d = x.size(2);
   // Rows may lie apart (q and k are slices of one projection); within a row the heads must be dense.
@@ -152,6 +168,9 @@ using namespace sead;
 extern "C" {
 
 sn_status sn_rms_norm(sn_tensor x, sn_tensor w, double eps, sn_tensor* out) { GUARD(*out = give(rms_norm(T(x), T(w), eps))) }
+sn_status sn_add_rms_norm(sn_tensor x, sn_tensor y, sn_tensor w, double eps, sn_tensor* out) {
+  GUARD(*out = give(add_rms_norm(T(x), T(y), T(w), eps)))
+}
 sn_status sn_rope(sn_tensor x, sn_tensor cos, sn_tensor sin, sn_tensor pos, sn_tensor* out) {
   GUARD(*out = give(rope(T(x), T(cos), T(sin), T(pos))))
 }

@@ -41,6 +41,7 @@ enum {
 enum { SN_F32 = 0, SN_F64, SN_BF16, SN_F16, SN_I64, SN_I32, SN_U8, SN_BOOL, SN_I8 };
 enum { SN_CPU = 0, SN_CUDA = 1, SN_META = 2 };
 enum { SN_BLOCK = 32 }; /* tokens of one block of the paged cache: B below */
+enum { SN_PANEL = 16 }; /* outputs of one panel of packed weights */
 
 /* core.cpp */
 void sn_init(void); /* once per process: cheap error texts, quiet warnings */
@@ -101,11 +102,12 @@ sn_status sn_gather(sn_tensor a, int dim, sn_tensor index, sn_tensor* out);
 sn_status sn_masked_fill(sn_tensor a, sn_tensor mask, double v, sn_tensor* out);
 sn_status sn_sdpa(sn_tensor q, sn_tensor k, sn_tensor v, sn_tensor mask_or_null, int causal, double scale, int gqa, sn_tensor* out);
 
-/* linear.cpp: x in fp32 on the CPU goes through a kernel of ours, whose rows do not depend on each other; without gradients
- * w may be bf16 there · differentiable */
+/* linear.cpp: x [rows, k], w [n, k]; in fp32 on the CPU no row depends on the others · differentiable */
 sn_status sn_linear(sn_tensor x, sn_tensor w, sn_tensor bias_or_null, sn_tensor* out);
-/* x [n, k], w [m, k] int8, scale [m] fp32: x·(w·scale)ᵀ + bias, in x's dtype · rows as above; no gradient */
-sn_status sn_linear_i8(sn_tensor x, sn_tensor w, sn_tensor scale, sn_tensor bias_or_null, sn_tensor* out);
+/* w [n, k] -> panels [ceil(n/SN_PANEL), k, SN_PANEL] of its dtype, the form that generation reads fastest */
+sn_status sn_pack_rows(sn_tensor w, sn_tensor* out);
+/* sn_linear with packed weights, fp32, bf16 or int8 with scale [n] fp32; x in fp32 on the CPU · same bits as sn_linear; no gradient */
+sn_status sn_linear_packed(sn_tensor x, sn_tensor panels, int64_t n, sn_tensor scale_or_null, sn_tensor bias_or_null, sn_tensor* out);
 /* w [m, k] -> int8 [m, k], each row as multiples of scale = max|w|/127 [m], rounded to nearest; a row of zeros has scale 0 */
 sn_status sn_quantize_rows(sn_tensor w, sn_tensor* q, sn_tensor* scale);
 
@@ -125,14 +127,18 @@ sn_status sn_foreach_mul_(sn_tensor* ts, int n, double s);
 
 /* layers.cpp, attention.cpp: fused CPU kernels, differentiable where named so; plain ATen on other devices and dtypes */
 sn_status sn_rms_norm(sn_tensor x, sn_tensor w, double eps, sn_tensor* out);             /* x [n, c] · differentiable */
+/* x += y, and rms_norm of that · no gradient */
+sn_status sn_add_rms_norm(sn_tensor x, sn_tensor y, sn_tensor w, double eps, sn_tensor* out);
 sn_status sn_rope(sn_tensor x, sn_tensor cos, sn_tensor sin, sn_tensor pos, sn_tensor* out); /* x [n, h, d], tables [p, d/2] · differentiable in x */
 sn_status sn_swiglu(sn_tensor gate_up, sn_tensor* out);                                   /* [n, 2f] -> [n, f] · differentiable */
 /* causal attention of packed sequences; q [n, h, d], k and v [n, k, d], cu: nseq+1 offsets · differentiable */
 sn_status sn_packed_attention(sn_tensor q, sn_tensor k, sn_tensor v, const int64_t* cu, int nseq, double scale, sn_tensor* out);
 /* The paged cache. keys [blocks, k, d, B], values [blocks, k, B, d]; the rows' sequences have block lists in table
- * [nseq, width]. append writes k, v [n, k, d] at (seq, pos); attention lets q row i see positions 0..pos[i]. */
-sn_status sn_cache_append(sn_tensor keys, sn_tensor values, sn_tensor k, sn_tensor v, const int32_t* table, int width, int nseq,
-                          const int32_t* seq, const int32_t* pos);
+ * [nseq, width]. append writes k, v [n, k, d] at (seq, pos); with rotary tables [p, d/2] it rotates k on the way and gives the
+ * rotated q [n, h, d], else (q, cos, sin null) it gives nothing. attention lets q row i see positions 0..pos[i]. */
+sn_status sn_cache_append(sn_tensor keys, sn_tensor values, sn_tensor q_or_null, sn_tensor k, sn_tensor v, sn_tensor cos_or_null,
+                          sn_tensor sin_or_null, const int32_t* table, int width, int nseq, const int32_t* seq, const int32_t* pos,
+                          sn_tensor* out);
 sn_status sn_cache_attention(sn_tensor q, sn_tensor keys, sn_tensor values, const int32_t* table, int width, int nseq,
                              const int32_t* seq, const int32_t* pos, double scale, sn_tensor* out);
 sn_status sn_cache_copy_block(sn_tensor keys, sn_tensor values, int32_t from, int32_t to);

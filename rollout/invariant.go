@@ -51,7 +51,7 @@ func probed(m *model.Model) []product {
 	for half := range 2 {
 		leaves := m.BlockLeaves(half)
 		for i, l := range leaves {
-			if len(l.Parts[0].Shape) != 2 {
+			if !l.Matrix() {
 				continue
 			}
 			p := product{w: l}

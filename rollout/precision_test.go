@@ -84,7 +84,7 @@ func TestTwinsFollowTheAgent(t *testing.T) {
 		user  string
 		self  bool
 		twins int
-	}{{"bf16", false, 2}, {"bf16", true, 1}, {"int8", true, 2}, {"fp32", true, 1}} {
+	}{{"bf16", false, 2}, {"bf16", true, 1}, {"int8", true, 2}, {"fp32", true, 2}} {
 		t.Run(fmt.Sprint(c.user, c.self), func(t *testing.T) {
 			tok, tmpl := byteTokenizer(t)
 			cfg := deskConfig(dialogue.Guided)

@@ -113,7 +113,7 @@ func (r *Roller) generator(role dialogue.Role, m *model.Model, name string) (*mo
 		return nil, err
 	}
 	switch {
-	case f.DType == torch.F32 && m.DType == torch.F32:
+	case m.Device != torch.CPU && f.DType == m.DType:
 		return m, nil
 	case r.selfPlay && len(r.twins) > 0 && other.DType == f.DType:
 		return r.twins[0], nil

@@ -142,7 +142,7 @@ func (p *pool) store(pairs [][2]int) {
 		k, v = append(k, p.k[x[0]][x[1]*w:(x[1]+1)*w]...), append(v, p.v[x[0]][x[1]*w:(x[1]+1)*w]...)
 	}
 	n := int64(len(pairs))
-	CacheAppend(p.keys, p.values, Of(k, n, p.kv, p.d), Of(v, n, p.kv, p.d), p.at(pairs))
+	CacheAppend(p.keys, p.values, nil, Of(k, n, p.kv, p.d), Of(v, n, p.kv, p.d), nil, p.at(pairs))
 }
 
 // want is plain attention in fp64 of one query row [h, d] at a position of a sequence.
@@ -286,7 +286,7 @@ func TestCacheArguments(t *testing.T) {
 	}
 	both := func(r *Rows) []func() {
 		return []func(){
-			func() { CacheAppend(keys(), values(), row(), row(), r) },
+			func() { CacheAppend(keys(), values(), nil, row(), row(), nil, r) },
 			func() { CacheAttention(query(), keys(), values(), r, 1) },
 		}
 	}
@@ -305,15 +305,15 @@ func TestCacheArguments(t *testing.T) {
 		"no width":                  {CodeShape, both(&Rows{Table: []int32{0, 1}, Seq: []int32{0}, Pos: []int32{0}})},
 		"ragged table":              {CodeShape, both(rows(0, 0, 0, 1, 2))},
 		"values are keys": {CodeShape, []func(){
-			func() { CacheAppend(keys(), keys(), row(), row(), rows(0, 0, 0, 1)) },
+			func() { CacheAppend(keys(), keys(), nil, row(), row(), nil, rows(0, 0, 0, 1)) },
 			func() { CacheAttention(query(), keys(), keys(), rows(0, 0, 0, 1), 1) },
 		}},
 		"heads do not divide": {CodeShape, []func(){
 			func() { CacheAttention(Zeros(F32, CPU, 1, 5, 8), keys(), values(), rows(0, 0, 0, 1), 1) },
-			func() { CacheAppend(keys(), values(), query(), query(), rows(0, 0, 0, 1)) },
+			func() { CacheAppend(keys(), values(), nil, query(), query(), nil, rows(0, 0, 0, 1)) },
 		}},
 		"bf16": {CodeUnsupported, []func(){
-			func() { CacheAppend(keys().To(BF16, CPU), values(), row(), row(), rows(0, 0, 0, 1)) },
+			func() { CacheAppend(keys().To(BF16, CPU), values(), nil, row(), row(), nil, rows(0, 0, 0, 1)) },
 			func() { CacheAttention(query().To(BF16, CPU), keys(), values(), rows(0, 0, 0, 1), 1) },
 		}},
 		"copy of a block that is not there": {CodeIndex, []func(){

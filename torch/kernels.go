@@ -17,6 +17,13 @@ func RMSNorm(x, w *Tensor, eps float64) *Tensor {
 	return own(h)
 }
 
+// AddRMSNormInPlace adds y to x and gives RMSNorm of that, with the same bits; both are [n, c]. Not differentiable.
+func AddRMSNormInPlace(x, y, w *Tensor, eps float64) *Tensor {
+	var h C.sn_tensor
+	check("add_rms_norm", C.sn_add_rms_norm(x.h, y.h, w.h, C.double(eps), &h), x, y, w)
+	return own(h)
+}
+
 // Rope rotates the pairs (i, i+d/2) of every head of x [n, h, d] by the angles of its row's position: cos and sin
 // [positions, d/2], pos [n] int64. Differentiable in x.
 func Rope(x, cos, sin, pos *Tensor) *Tensor {
@@ -65,11 +72,24 @@ func (r *Rows) args(op string, of *Tensor) rowArgs {
 	return rowArgs{ints(r.Table), ints(r.Seq), ints(r.Pos), C.int(r.Width), C.int(len(r.Table) / r.Width)}
 }
 
+// Rotary are the tables of a rotary embedding, cos and sin [positions, d/2].
+type Rotary struct{ Cos, Sin *Tensor }
+
 // CacheAppend writes k and v [n, heads, d] at their rows' places; keys [blocks, heads, d, BlockSize], values [blocks,
-// heads, BlockSize, d].
-func CacheAppend(keys, values, k, v *Tensor, rows *Rows) {
+// heads, BlockSize, d]. With tables it rotates k on the way, to its row's position, and gives the rotated q; without them
+// (and q) it gives nil.
+func CacheAppend(keys, values, q, k, v *Tensor, tables *Rotary, rows *Rows) *Tensor {
+	var h C.sn_tensor
+	if tables == nil {
+		tables, q = &Rotary{}, nil
+	}
 	r := rows.args("cache_append", k)
-	check("cache_append", C.sn_cache_append(keys.h, values.h, k.h, v.h, r.table, r.width, r.nseq, r.seq, r.pos), keys, values, k, v)
+	check("cache_append", C.sn_cache_append(keys.h, values.h, handle(q), k.h, v.h, handle(tables.Cos), handle(tables.Sin), r.table, r.width, r.nseq,
+		r.seq, r.pos, &h), keys, values, q, k, v)
+	if q == nil {
+		return nil
+	}
+	return own(h)
 }
 
 // CacheAttention lets every row of q [n, h, d] see its sequence's positions up to its own. A row's result does not depend

@@ -158,36 +158,36 @@ func TestKernelQuantizeRows(t *testing.T) {
 	}
 }
 
-// Weights in bf16 and int8 give what plain double arithmetic makes of the same numbers; and a row alone has the same bits.
-func TestKernelLinearNarrowWeights(t *testing.T) {
-	for _, c := range []struct{ n, in, out int64 }{{1, 1, 1}, {1, 33, 5}, {7, 40, 64}, {20, 131, 99}, {0, 8, 3}} {
+// Packed weights of every type give what plain double arithmetic makes of the same numbers, a row alone has the same bits,
+// and those of fp32 are Linear's.
+func TestKernelLinearPacked(t *testing.T) {
+	for _, c := range []struct{ n, in, out int64 }{{1, 1, 1}, {1, 33, 5}, {7, 40, 64}, {20, 131, 99}, {13, 600, 33}, {0, 8, 3}, {3, 8, 0}} {
 		do(t, func() {
 			x, w, b := Randn(1, F32, CPU, c.n, c.in), Randn(2, F32, CPU, c.out, c.in), Randn(3, F32, CPU, c.out)
-			half := w.To(BF16, CPU)
 			q, scale := QuantizeRows(w)
 			for _, bias := range []*Tensor{nil, b} {
-				want := func(w *Tensor) *Tensor {
-					y := x.To(F64, CPU).Matmul(w.Transpose(0, 1))
+				check := func(what string, packed, scale, exact *Tensor) *Tensor {
+					want := x.To(F64, CPU).Matmul(exact.To(F64, CPU).Transpose(0, 1))
 					if bias != nil {
-						y = y.Add(bias.To(F64, CPU))
+						want = want.Add(bias.To(F64, CPU))
+					}
+					y := LinearPacked(x, packed, c.out, scale, bias)
+					near(t, what, y, want, 1e-5)
+					for i := range c.n {
+						sameBits(t, "a row alone", LinearPacked(x.Narrow(0, i, 1), packed, c.out, scale, bias), y.Narrow(0, i, 1))
 					}
 					return y
 				}
-				near(t, "bf16", Linear(x, half, bias), want(half.To(F64, CPU)), 1e-5)
-				y := LinearInt8(x, q, scale, bias)
-				near(t, "int8", y, want(q.To(F64, CPU).Mul(scale.To(F64, CPU).Reshape(-1, 1))), 1e-5)
-				for i := range c.n {
-					sameBits(t, "a row alone", LinearInt8(x.Narrow(0, i, 1), q, scale, bias), y.Narrow(0, i, 1))
-				}
-				// bf16 activations take the plain form: 2⁻⁸ for x, the sum and the result
-				near(t, "int8, x in bf16", LinearInt8(x.To(BF16, CPU), q, scale, bias), y, .03)
+				half := w.To(BF16, CPU)
+				check("bf16", PackRows(half), nil, half)
+				check("int8", PackRows(q), scale, q.To(F64, CPU).Mul(scale.To(F64, CPU).Reshape(-1, 1)))
+				sameBits(t, "plain", Linear(x, w, bias), check("fp32", PackRows(w), nil, w))
 			}
 		})
 	}
 	do(t, func() { // rows and columns need not lie together
-		x, w := Randn(1, F32, CPU, 9, 6), Randn(2, F32, CPU, 9, 8)
-		q, scale := QuantizeRows(w.Transpose(0, 1))
-		near(t, "views", LinearInt8(x.Transpose(0, 1), q.Transpose(0, 1).Contiguous().Transpose(0, 1), scale, nil), LinearInt8(x.Transpose(0, 1).Contiguous(), q, scale, nil), 0)
+		x, w := Randn(1, F32, CPU, 9, 6), Randn(2, F32, CPU, 9, 8).Transpose(0, 1)
+		sameBits(t, "views", LinearPacked(x.Transpose(0, 1), PackRows(w), 8, nil, nil), Linear(x.Transpose(0, 1).Contiguous(), w.Contiguous(), nil))
 	})
 }
 
@@ -198,23 +198,28 @@ func TestKernelArguments(t *testing.T) {
 		code Code
 		f    func()
 	}{
-		"rms_norm: weight of another width":   {CodeShape, func() { RMSNorm(z(2, 3), z(4), 1e-6) }},
-		"rms_norm: no columns":                {CodeShape, func() { RMSNorm(z(2, 0), z(0), 1e-6) }},
-		"swiglu: odd width":                   {CodeShape, func() { SwiGLU(z(2, 3)) }},
-		"swiglu: one dimension":               {CodeShape, func() { SwiGLU(z(4)) }},
-		"rope: table of another width":        {CodeShape, func() { Rope(z(2, 1, 8), z(5, 3), z(5, 3), pos(0, 1)) }},
-		"rope: tables differ":                 {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(4, 4), pos(0, 1)) }},
-		"rope: too few positions":             {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(0)) }},
-		"rope: float positions":               {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), z(2)) }},
-		"rope: position behind the table":     {CodeIndex, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(0, 5)) }},
-		"rope: negative position":             {CodeIndex, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(-1, 0)) }},
-		"linear_i8: weights of another width": {CodeShape, func() { LinearInt8(z(2, 3), Zeros(I8, CPU, 5, 4), z(5), nil) }},
-		"linear_i8: no scale for some rows":   {CodeShape, func() { LinearInt8(z(2, 3), Zeros(I8, CPU, 5, 3), z(4), nil) }},
-		"linear_i8: bias of another length":   {CodeShape, func() { LinearInt8(z(2, 3), Zeros(I8, CPU, 5, 3), z(5), z(4)) }},
-		"linear_i8: weights in fp32":          {CodeType, func() { LinearInt8(z(2, 3), z(5, 3), z(5), nil) }},
-		"linear_i8: a gradient is asked for": {CodeUnsupported, func() {
-			WithGrad(func() { LinearInt8(z(2, 3).RequireGrad(true), Zeros(I8, CPU, 5, 3), z(5), nil) })
+		"rms_norm: weight of another width":       {CodeShape, func() { RMSNorm(z(2, 3), z(4), 1e-6) }},
+		"rms_norm: no columns":                    {CodeShape, func() { RMSNorm(z(2, 0), z(0), 1e-6) }},
+		"swiglu: odd width":                       {CodeShape, func() { SwiGLU(z(2, 3)) }},
+		"swiglu: one dimension":                   {CodeShape, func() { SwiGLU(z(4)) }},
+		"rope: table of another width":            {CodeShape, func() { Rope(z(2, 1, 8), z(5, 3), z(5, 3), pos(0, 1)) }},
+		"rope: tables differ":                     {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(4, 4), pos(0, 1)) }},
+		"rope: too few positions":                 {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(0)) }},
+		"rope: float positions":                   {CodeShape, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), z(2)) }},
+		"rope: position behind the table":         {CodeIndex, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(0, 5)) }},
+		"rope: negative position":                 {CodeIndex, func() { Rope(z(2, 1, 8), z(5, 4), z(5, 4), pos(-1, 0)) }},
+		"linear_packed: weights of another width": {CodeShape, func() { LinearPacked(z(2, 3), z(1, 4, PanelSize), 5, nil, nil) }},
+		"linear_packed: weights that are not":     {CodeShape, func() { LinearPacked(z(2, 3), z(5, 3), 5, nil, nil) }},
+		"linear_packed: more outputs":             {CodeShape, func() { LinearPacked(z(2, 3), z(1, 3, PanelSize), PanelSize+1, nil, nil) }},
+		"linear_packed: int8 without a scale":     {CodeShape, func() { LinearPacked(z(2, 3), Zeros(I8, CPU, 1, 3, PanelSize), 5, nil, nil) }},
+		"linear_packed: a scale for fp32":         {CodeShape, func() { LinearPacked(z(2, 3), z(1, 3, PanelSize), 5, z(5), nil) }},
+		"linear_packed: bias of another length":   {CodeShape, func() { LinearPacked(z(2, 3), z(1, 3, PanelSize), 5, nil, z(4)) }},
+		"linear_packed: weights in int64":         {CodeType, func() { LinearPacked(z(2, 3), Zeros(I64, CPU, 1, 3, PanelSize), 5, nil, nil) }},
+		"linear_packed: x in bf16":                {CodeUnsupported, func() { LinearPacked(Zeros(BF16, CPU, 2, 3), z(1, 3, PanelSize), 5, nil, nil) }},
+		"linear_packed: a gradient is asked for": {CodeUnsupported, func() {
+			WithGrad(func() { LinearPacked(z(2, 3).RequireGrad(true), z(1, 3, PanelSize), 5, nil, nil) })
 		}},
+		"pack_rows: a vector":       {CodeShape, func() { PackRows(z(3)) }},
 		"quantize_rows: a vector":   {CodeShape, func() { QuantizeRows(z(3)) }},
 		"quantize_rows: no columns": {CodeShape, func() { QuantizeRows(z(3, 0)) }},
 	} {

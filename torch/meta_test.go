@@ -14,7 +14,10 @@ func TestMeta(t *testing.T) {
 		f    func() *Tensor
 	}{
 		{"linear", []int64{5, 7}, func() *Tensor { return Linear(m(5, 3), m(7, 3), m(7)) }},
-		{"int8", []int64{5, 7}, func() *Tensor { q, scale := QuantizeRows(m(7, 3)); return LinearInt8(m(5, 3), q, scale, m(7)) }},
+		{"int8", []int64{5, 7}, func() *Tensor {
+			q, scale := QuantizeRows(m(7, 3))
+			return LinearPacked(m(5, 3), PackRows(q), 7, scale, m(7))
+		}},
 		{"rms_norm", []int64{5, 8}, func() *Tensor { return RMSNorm(m(5, 8), m(8), 1e-6) }},
 		{"swiglu", []int64{5, 4}, func() *Tensor { return SwiGLU(m(5, 8)) }},
 		{"rope", []int64{5, 2, 8}, func() *Tensor { return Rope(m(5, 2, 8), m(9, 4), m(9, 4), Zeros(I64, Meta, 5)) }},
@@ -36,9 +39,10 @@ func TestMeta(t *testing.T) {
 		{"cache attention", []int64{1, 4, 8}, func() *Tensor {
 			rows := &Rows{Table: []int32{0, 2}, Width: 2, Seq: []int32{0}, Pos: []int32{40}}
 			keys, values := m(3, 2, 8, BlockSize), m(3, 2, BlockSize, 8)
-			CacheAppend(keys, values, m(1, 2, 8), m(1, 2, 8), rows)
+			CacheAppend(keys, values, nil, m(1, 2, 8), m(1, 2, 8), nil, rows)
 			CacheCopyBlock(keys, values, 0, 1)
-			return CacheAttention(m(1, 4, 8), keys, values, rows, .3)
+			q := CacheAppend(keys, values, m(1, 4, 8), m(1, 2, 8), m(1, 2, 8), &Rotary{m(64, 4), m(64, 4)}, rows)
+			return CacheAttention(q, keys, values, rows, .3)
 		}},
 		{"policy", []int64{2, 100}, func() *Tensor {
 			l, tg := m(2, 100), Targets{[]int32{3, 4}, []int32{0, 0}, []float32{1, 1}}

@@ -100,18 +100,28 @@ func (t *Tensor) AllFinite() bool {
 }
 
 // Linear is x·wᵀ + bias; x [n, in], w [out, in], bias [out] or nil. In fp32 on the CPU no row's bits depend on the other
-// rows; without gradients w may be bf16 there. Differentiable.
+// rows. Differentiable.
 func Linear(x, w, bias *Tensor) *Tensor {
 	var h C.sn_tensor
 	check("linear", C.sn_linear(x.h, w.h, handle(bias), &h), x, w, bias)
 	return own(h)
 }
 
-// LinearInt8 is x·(w·scale)ᵀ + bias; x [n, in], w [out, in] int8, scale [out] fp32, bias [out] or nil. In fp32 on the CPU
-// no row's bits depend on the other rows. Not differentiable.
-func LinearInt8(x, w, scale, bias *Tensor) *Tensor {
+// PanelSize is the number of outputs that PackRows lays side by side.
+const PanelSize = C.SN_PANEL
+
+// PackRows gives w [out, in] in panels [⌈out/PanelSize⌉, in, PanelSize] of its type, the form that LinearPacked reads.
+func PackRows(w *Tensor) *Tensor {
 	var h C.sn_tensor
-	check("linear_i8", C.sn_linear_i8(x.h, w.h, scale.h, handle(bias), &h), x, w, scale, bias)
+	check("pack_rows", C.sn_pack_rows(w.h, &h), w)
+	return own(h)
+}
+
+// LinearPacked is Linear with packed weights in fp32, with the same bits, in bf16, or in int8 with scale [out] in fp32 (else
+// nil). x is in fp32 on the CPU. Not differentiable.
+func LinearPacked(x, panels *Tensor, out int64, scale, bias *Tensor) *Tensor {
+	var h C.sn_tensor
+	check("linear_packed", C.sn_linear_packed(x.h, panels.h, C.int64_t(out), handle(scale), handle(bias), &h), x, panels, scale, bias)
 	return own(h)
 }
 

@@ -106,9 +106,11 @@ func (b *bench) attention(ctx context.Context, limit time.Duration) ([]Row, erro
 			q := torch.Randn(1, m.DType, m.Device, int64(batch), int64(c.NumAttentionHeads), int64(c.HeadDim))
 			k := torch.Randn(2, m.DType, m.Device, int64(batch), int64(c.NumKeyValueHeads), int64(c.HeadDim))
 			view := cache.View(rows)
+			table := torch.Full(.7, torch.F32, m.Device, int64(length), int64(c.HeadDim/2)) // about a turn by 45°
+			still := model.Rotation{Rotary: torch.Rotary{Cos: table, Sin: table}}
 			bytes = perToken * float64(batch*length) / fastest(3, func() {
 				for i := range layers {
-					torch.InScope(func() { view.Attend(i, q, k, k, .125) })
+					torch.InScope(func() { view.Attend(i, q, k, k, still, .125) })
 				}
 			})
 		})

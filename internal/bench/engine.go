@@ -38,9 +38,6 @@ func OpenEngine(dir, precisionName string) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{Bundle: b, sets: torch.NewSets(b.Model.Config.VocabSize)}
-	if dtype == torch.F32 {
-		return e, nil
-	}
 	exact := b.Model
 	twin, err := exact.Twin(dtype)
 	if err != nil {

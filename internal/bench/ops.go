@@ -48,10 +48,11 @@ func (b *bench) linear(rows int) func(context.Context, time.Duration) ([]Row, er
 				var weights []*model.Leaf
 				flops = 0
 				for _, leaf := range m.Leaves() {
-					if shape := leaf.Tensor.Shape(); len(shape) == 2 && (leaf != m.EmbedLeaf() || leaf == m.HeadLeaf()) {
+					if leaf.Matrix() && leaf != m.EmbedLeaf() {
 						weights = append(weights, leaf)
 						flops += 2 * float64(rows) * float64(leaf.Tensor.Numel())
-						inputs[shape[1]] = torch.Randn(1, m.DType, m.Device, int64(rows), shape[1])
+						in := leaf.Tensor.Dim(1)
+						inputs[in] = torch.Randn(1, m.DType, m.Device, int64(rows), in)
 					}
 				}
 				rate = float64(weightBytes(m)) / 1e9 / fastest(3, func() {
@@ -72,7 +73,7 @@ func (b *bench) linear(rows int) func(context.Context, time.Duration) ([]Row, er
 }
 
 // parts of a forward, in order.
-var parts = []string{"embedding", "attention over the cache", "rest of the attention blocks", "MLP blocks", "residuals", "final norm and head", "sampling"}
+var parts = []string{"embedding", "attention over the cache", "rest of the attention blocks", "MLP blocks", "residuals and norms", "head", "sampling"}
 
 // profile runs decode steps as the engine does, part by part with a clock between them: what a part's calls take, and so
 // their shares, which sum to the whole.
@@ -121,9 +122,9 @@ type clocked struct {
 	spent *float64
 }
 
-func (c clocked) Attend(layer int, q, k, v *torch.Tensor, scale float64) *torch.Tensor {
+func (c clocked) Attend(layer int, q, k, v *torch.Tensor, rot model.Rotation, scale float64) *torch.Tensor {
 	defer clock(c.spent)()
-	return c.Attention.Attend(layer, q, k, v, scale)
+	return c.Attention.Attend(layer, q, k, v, rot, scale)
 }
 
 // clock adds the seconds until the returned function is called.
@@ -134,28 +135,31 @@ func clock(spent *float64) func() {
 
 // timedStep is model.Hidden, the head and sampling with clocks. On the engine thread.
 func timedStep(m *model.Model, att model.Attention, rows *torch.Rows, sets *torch.Sets, spent []float64) {
-	const embed, attention, rest, mlp, residual, head, draw = 0, 1, 2, 3, 4, 5, 6
+	const embed, attention, rest, mlp, norm, head, draw = 0, 1, 2, 3, 4, 5, 6
 	stop := clock(&spent[embed])
 	id, pos := m.Index(make([]int32, len(rows.Pos))), m.Index(rows.Pos)
 	x := m.Embed(id)
 	stop()
 	timed := clocked{att, &spent[attention]}
+	stop = clock(&spent[norm])
+	y := m.FirstNorm(x)
+	stop()
 	for i := range m.Blocks() {
-		x = torch.Scoped(func() *torch.Tensor {
+		y = torch.Scoped(func() *torch.Tensor {
 			of := rest
 			if i%2 == 1 {
 				of = mlp
 			}
 			stop := clock(&spent[of])
-			y := m.Block(i, x, pos, timed)
+			z := m.Inner(i, y, pos, timed)
 			stop()
-			defer clock(&spent[residual])()
-			return m.Reduce(x, y)
+			defer clock(&spent[norm])()
+			return m.AddNorm(i, x, z)
 		})
 	}
 	spent[rest] -= spent[attention] // which was counted inside it
 	stop = clock(&spent[head])
-	logits := m.Logits(m.FinalNorm(x))
+	logits := m.Logits(y)
 	stop()
 	defer clock(&spent[draw])()
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -38,7 +38,7 @@ func flops(m *model.Model, n int) float64 {
 	weights := 0.0
 	for i := range m.Blocks() {
 		for _, l := range m.BlockLeaves(i) {
-			if l.Tensor.Shape()[0] != l.Tensor.Numel() { // not a vector
+			if l.Matrix() {
 				weights += float64(l.Tensor.Numel())
 			}
 		}

@@ -15,7 +15,7 @@ namespace sead {
 namespace isa = SEAD_ISA;
 extern const Kernels SEAD_CAT(kernels_, SEAD_ISA);
 const Kernels SEAD_CAT(kernels_, SEAD_ISA) = {
-    SEAD_STR(SEAD_ISA),   SEAD_VW,             isa::rms_norm,        isa::rms_norm_backward, isa::rope,
+    SEAD_STR(SEAD_ISA),   SEAD_VW,             isa::rms_norm,      isa::add_rms_norm, isa::rms_norm_backward, isa::rope,
     isa::swiglu,          isa::swiglu_backward, isa::cache_attention, isa::linear,            isa::packed_forward, isa::packed_backward,
     isa::packed_work,     isa::logit_stats,     isa::logit_probs,     isa::logit_grad,
 };

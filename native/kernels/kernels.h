@@ -11,13 +11,14 @@ namespace sead {
 constexpr int kBlock = SN_BLOCK;
 constexpr int kMaxGroup = 64;   // query heads that share one key/value head
 constexpr int kTileRows = 16, kTileQueries = 64;  // at most, of one call of cache_attention
+constexpr int64_t kPanel = SN_PANEL;
 constexpr int64_t kSpan = 512;  // logits handled at a time
 constexpr float kOut = -1e30f;  // z of an id that is not allowed: its exp is exactly 0, and 0·z stays 0
 
 // One row of attention over the paged cache.
 struct CacheRow {
-  const float* q;        // [g, d]
-  float* out;            // [g, d]
+  const float* q;        // [h, d], of all heads
+  float* out;            // [h, d]
   const int32_t* table;  // its blocks
   int64_t length;        // keys to see
 };
@@ -37,9 +38,10 @@ struct PackedGrad {
   int64_t dout_stride, dq_stride, dk_stride;
 };
 
-// y [rows, n] = x [rows, k] · w [n, k]ᵀ (· scale [n]) + bias [n].
+// y [rows, n] = x [rows, k] · wᵀ (· scale [n]) + bias [n]. w is in panels [⌈n/kPanel⌉, k, kPanel], of outputs that lie side by
+// side, what is missing in the last one being zeros; or, in fp32, plain [n, k].
 struct Linear {
-  enum Type { f32, bf16, i8 } type;  // of w
+  enum Type { f32, bf16, i8, plain } type;  // of w
   const float* x;
   const void* w;
   const float *scale, *bias;  // or null
@@ -52,6 +54,8 @@ struct Kernels {
   int width;  // floats of a vector
   // y = x * rsqrt(mean(x²) + eps) * w; x, y [rows, c]; rstd [rows] is kept for the backward
   void (*rms_norm)(const float* x, const float* w, float* y, float* rstd, int64_t rows, int64_t c, float eps);
+  // x += y, and its rms_norm in the same pass
+  void (*add_rms_norm)(float* x, const float* y, const float* w, float* out, int64_t rows, int64_t c, float eps);
   // dx [rows, c]; dw [c] is added to
   void (*rms_norm_backward)(const float* dy, const float* x, const float* w, const float* rstd, float* dx, float* dw,
                             int64_t rows, int64_t c);
@@ -61,11 +65,12 @@ struct Kernels {
   // y = silu(gate) * up; gate_up [rows, 2f]
   void (*swiglu)(const float* gate_up, float* y, int64_t rows, int64_t f);
   void (*swiglu_backward)(const float* dy, const float* gate_up, float* dgate_up, int64_t rows, int64_t f);
-  // attention of n rows' g query heads each (n·g <= kTileQueries) over one key/value head of the paged cache: keys [blocks,
-  // k, d, B], values [blocks, k, B, d]. The first shared blocks are the same for all rows, and all of them see them whole
+  // attention of n rows over the key/value heads [from, to) of the paged cache, g query heads for each (n·g·(to - from) <=
+  // kTileQueries): keys [blocks, k, d, B], values [blocks, k, B, d]. The first shared blocks are the same for all rows, and
+  // all of them see them whole
   void (*cache_attention)(const CacheRow* rows, int64_t n, int64_t shared, const float* keys, const float* values,
-                          int64_t kv_heads, int64_t head, int64_t g, int64_t d, float scale);
-  // outputs [from, to) of all rows
+                          int64_t kv_heads, int64_t from, int64_t to, int64_t g, int64_t d, float scale);
+  // panels [from, to) of all rows
   void (*linear)(const Linear& l, int64_t from, int64_t to);
   // causal attention within a sequence; work holds packed_work(length, d) floats
   void (*packed_forward)(const PackedHead& h, float* work);

@@ -26,6 +26,16 @@ void rms_norm(const float* x, const float* w, float* y, float* rstd, int64_t row
   }
 }
 
+void add_rms_norm(float* x, const float* y, const float* w, float* out, int64_t rows, int64_t c, float eps) {
+  for (int64_t r = 0; r < rows; r++, x += c, y += c, out += c) {
+    int64_t i = 0;
+    for (; i + W <= c; i += W) store(x + i, load(x + i) + load(y + i));
+    for (; i < c; i++) x[i] += y[i];
+    float rstd;
+    rms_norm(x, w, out, &rstd, 1, c, eps);
+  }
+}
+
 // With n = x·s, s = rstd: dx = s·(g − n·mean(g·n)), g = dy·w; dw = Σ dy·n.
 void rms_norm_backward(const float* dy, const float* x, const float* w, const float* rstd, float* dx, float* dw,
                        int64_t rows, int64_t c) {

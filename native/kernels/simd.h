@@ -6,6 +6,9 @@
 
 namespace sead::SEAD_ISA {
 
+// In front of a loop over an array of vectors that must stay in registers: GCC keeps it there only if it unrolls the loop early.
+#define SEAD_UNROLL _Pragma("GCC unroll 32")
+
 constexpr int W = SEAD_VW;
 typedef float vf __attribute__((vector_size(SEAD_VW * 4)));
 typedef int32_t vi __attribute__((vector_size(SEAD_VW * 4)));
@@ -15,16 +18,22 @@ inline vf load(const float* p) { return *reinterpret_cast<const vfu*>(p); }
 inline void store(float* p, vf v) { *reinterpret_cast<vfu*>(p) = v; }
 inline vf splat(float x) { return x - vf{}; }
 
-// A product that is rounded here, whatever is added to it: of a·b + c·d the compiler may fuse either half, and it need not
-// choose alike in two copies of a template.
+// A value that is in a register here, once: GCC may not load it again for every use.
 template <class V>
-inline V rounded(V v) {
+inline V held(V v) {
 #ifdef __AVX512F__
   asm("" : "+v"(v));
 #else
   asm("" : "+x"(v));
 #endif
   return v;
+}
+
+// A product that is rounded here, whatever is added to it: of a·b + c·d the compiler may fuse either half, and it need not
+// choose alike in two copies of a template.
+template <class V>
+inline V rounded(V v) {
+  return held(v);
 }
 
 // Lanes are added pairwise, always in the same order.

@@ -50,10 +50,37 @@ TEST(cache_attention_over_scattered_blocks) {
       std::vector<int32_t> seq(L, 0), pos(L);
       for (int64_t i = 0; i < L; i++) pos[i] = static_cast<int32_t>(i);
       sn_set_grad_enabled(0);
-      OK(sn_cache_append(keys, values, tk, tv, table, 3, 1, seq.data(), pos.data()));
+      OK(sn_cache_append(keys, values, nullptr, tk, tv, nullptr, nullptr, table, 3, 1, seq.data(), pos.data(), nullptr));
       OK(sn_cache_attention(tq, keys, values, table, 3, 1, seq.data(), pos.data(), 0.25, out.out()));
       near("cache_attention", out.values(), plain(q.data(), k.data(), v.data(), L, h, kv, d, 0.25), 5e-6);
     }
+}
+
+// Rotating on the way gives the bits of rotating before; heads may be slices of one projection.
+TEST(cache_append_rotates) {
+  const int64_t n = 5, h = 4, kv = 2, d = 12, far = 2 * SN_BLOCK;
+  Tensor qkv({n, h + 2 * kv, d}, random_values(n * (h + 2 * kv) * d, 1)), cos({far, d / 2}, random_values(far * d / 2, 2)), sin({far, d / 2}, random_values(far * d / 2, 3));
+  const int32_t table[] = {1, 0}, seq[] = {0, 0, 0, 0, 0}, pos[] = {SN_BLOCK - 2, SN_BLOCK - 1, SN_BLOCK, SN_BLOCK + 1, far - 1};
+  const int64_t sizes[] = {h, kv, kv};
+  sn_tensor part[3];
+  sn_set_grad_enabled(0);
+  OK(sn_split(qkv, sizes, 3, 1, part));
+  Tensor q, k, v, index, q1, q2, k1, none;
+  q.h = part[0], k.h = part[1], v.h = part[2];
+  const int64_t positions[] = {pos[0], pos[1], pos[2], pos[3], pos[4]};
+  OK(sn_from_host(positions, sizeof positions, &n, 1, SN_I64, index.out()));
+  OK(sn_rope(q, cos, sin, index, q1.out()));
+  OK(sn_rope(k, cos, sin, index, k1.out()));
+  Tensor keys[2] = {Tensor({2, kv, d, SN_BLOCK}, std::vector<float>(2 * kv * d * SN_BLOCK)), Tensor({2, kv, d, SN_BLOCK}, std::vector<float>(2 * kv * d * SN_BLOCK))};
+  Tensor values[2] = {Tensor({2, kv, SN_BLOCK, d}, std::vector<float>(2 * kv * d * SN_BLOCK)), Tensor({2, kv, SN_BLOCK, d}, std::vector<float>(2 * kv * d * SN_BLOCK))};
+  OK(sn_cache_append(keys[0], values[0], nullptr, k1, v, nullptr, nullptr, table, 2, 1, seq, pos, nullptr));
+  OK(sn_cache_append(keys[1], values[1], q, k, v, cos, sin, table, 2, 1, seq, pos, q2.out()));
+  CHECK(keys[0].values() == keys[1].values(), "keys differ");
+  CHECK(values[0].values() == values[1].values(), "values differ");
+  CHECK(q1.values() == q2.values(), "queries differ");
+  FAILS(sn_cache_append(keys[0], values[0], q, k, v, sin, keys[0], table, 2, 1, seq, pos, none.out()), SN_ERROR, "do not fit rotary tables");
+  Tensor shorter({far - 1, d / 2}, random_values((far - 1) * d / 2, 2));
+  FAILS(sn_cache_append(keys[0], values[0], q, k, v, shorter, shorter, table, 2, 1, seq, pos, none.out()), SN_INDEX, "position 63 of row 4 is outside the table of 63");
 }
 
 // Three sequences that begin with the same two blocks, one of them with two rows, and one that shares nothing: every row
@@ -81,10 +108,10 @@ TEST(cache_refuses_what_lies_outside) {
   Tensor keys({2, 1, d, SN_BLOCK}, std::vector<float>(2 * d * SN_BLOCK)), values({2, 1, SN_BLOCK, d}, std::vector<float>(2 * d * SN_BLOCK));
   Tensor row({1, 1, d}, std::vector<float>(d)), out;
   const int32_t table[] = {0, 1}, wrong[] = {0, 2}, zero = 0, one = 1, minus = -1, far = 2 * SN_BLOCK, second = SN_BLOCK;
-  FAILS(sn_cache_append(keys, values, row, row, table, 2, 1, &one, &zero), SN_INDEX, "sequence 1 of 1");
-  FAILS(sn_cache_append(keys, values, row, row, table, 2, 1, &zero, &minus), SN_INDEX, "position -1");
-  FAILS(sn_cache_append(keys, values, row, row, table, 2, 1, &zero, &far), SN_INDEX, "position 64");
-  FAILS(sn_cache_append(keys, values, row, row, wrong, 2, 1, &zero, &second), SN_INDEX, "block 2 at 1");
+  FAILS(sn_cache_append(keys, values, nullptr, row, row, nullptr, nullptr, table, 2, 1, &one, &zero, nullptr), SN_INDEX, "sequence 1 of 1");
+  FAILS(sn_cache_append(keys, values, nullptr, row, row, nullptr, nullptr, table, 2, 1, &zero, &minus, nullptr), SN_INDEX, "position -1");
+  FAILS(sn_cache_append(keys, values, nullptr, row, row, nullptr, nullptr, table, 2, 1, &zero, &far, nullptr), SN_INDEX, "position 64");
+  FAILS(sn_cache_append(keys, values, nullptr, row, row, nullptr, nullptr, wrong, 2, 1, &zero, &second, nullptr), SN_INDEX, "block 2 at 1");
   FAILS(sn_cache_attention(row, keys, values, wrong, 2, 1, &zero, &second, 1, out.out()), SN_INDEX, "block 2 at 1");
   FAILS(sn_cache_copy_block(keys, values, 0, 7), SN_INDEX, "");
   OK(sn_cache_copy_block(keys, values, 0, 1));

@@ -102,10 +102,10 @@ TEST(fuzz_swiglu) {
 
 TEST(fuzz_cache_attention) {
   each([](const Kernels& k) {
-    const int64_t kv = upto(3), g = upto(4), d = upto(90), length = upto(110), head = upto(kv) - 1;
+    const int64_t kv = upto(3), g = upto(4), d = upto(90), length = upto(110), from = upto(kv) - 1, to = from + upto(kv - from);
     const int64_t used = (length + kBlock - 1) / kBlock, blocks = used + 2;
     auto keys = normal(blocks * kv * d * kBlock), values = normal(blocks * kv * kBlock * d);
-    const auto q = normal(g * d);
+    const auto q = normal(kv * g * d);
     std::vector<int32_t> table(used);
     std::vector<bool> mine(blocks);
     for (auto& b : table) {
@@ -113,84 +113,102 @@ TEST(fuzz_cache_attention) {
       while (mine[b]);
       mine[b] = true;
     }
-    const auto base = [&](int64_t t) { return (table[t / kBlock] * kv + head) * d * kBlock; };
-    for (int64_t t = length; t < used * kBlock; t++)  // behind the end: what must not be seen
-      for (int64_t i = 0; i < d; i++) keys[base(t) + i * kBlock + t % kBlock] = values[base(t) + (t % kBlock) * d + i] = NAN;
-    std::vector<float> out(g * d);
+    const auto base = [&](int64_t head, int64_t t) { return (table[t / kBlock] * kv + head) * d * kBlock; };
+    for (int64_t head = 0; head < kv; head++)
+      for (int64_t t = length; t < used * kBlock; t++)  // behind the end: what must not be seen
+        for (int64_t i = 0; i < d; i++) keys[base(head, t) + i * kBlock + t % kBlock] = values[base(head, t) + (t % kBlock) * d + i] = NAN;
+    std::vector<float> out(kv * g * d, 7);
     const float scale = 1 / std::sqrt(static_cast<float>(d));
     const CacheRow row{q.data(), out.data(), table.data(), length};
-    k.cache_attention(&row, 1, 0, keys.data(), values.data(), kv, head, g, d, scale);
-    for (int64_t a = 0; a < g; a++) {
+    k.cache_attention(&row, 1, 0, keys.data(), values.data(), kv, from, to, g, d, scale);
+    for (int64_t a = 0; a < kv * g; a++) {
+      const int64_t head = a / g;
       std::vector<double> p(length), want(d);
       double total = 0;
       for (int64_t t = 0; t < length; t++) {
         double s = 0;
-        for (int64_t i = 0; i < d; i++) s += double(q[a * d + i]) * keys[base(t) + i * kBlock + t % kBlock];
+        for (int64_t i = 0; i < d; i++) s += double(q[a * d + i]) * keys[base(head, t) + i * kBlock + t % kBlock];
         total += p[t] = std::exp(scale * s);
       }
       for (int64_t t = 0; t < length; t++)
-        for (int64_t i = 0; i < d; i++) want[i] += p[t] / total * values[base(t) + (t % kBlock) * d + i];
-      for (int64_t i = 0; i < d; i++) NEAR(out[a * d + i], want[i], 1e-5);
+        for (int64_t i = 0; i < d; i++) want[i] += p[t] / total * values[base(head, t) + (t % kBlock) * d + i];
+      for (int64_t i = 0; i < d; i++) NEAR(out[a * d + i], head < from || head >= to ? 7 : want[i], 1e-5);
     }
   });
 }
 
+static std::vector<int64_t> sizes{1, 2, 3, 6, 7, 11, 12, 13, 17, 24, 25, 480, 481};
+
+// Panels of every type, and plain rows, which have the bits of fp32 panels.
 TEST(fuzz_linear) {
   each([](const Kernels& k) {
-    const int64_t rows = upto(9), n = upto(40), c = upto(70);
-    const auto type = static_cast<sead::Linear::Type>(upto(3) - 1);
+    using sead::Linear;
+    const int64_t rows = upto(3) == 1 ? sizes[upto(sizes.size()) - 1] : upto(20), n = upto(70), c = upto(rows > 100 ? 20 : 3) == 1 ? upto(600) : upto(70);
+    const auto type = static_cast<Linear::Type>(upto(3) - 1);
     const auto x = normal(rows * c), scale = normal(n), bias = normal(n);
-    std::vector<float> w(n * c), y(rows * n, NAN);
-    std::vector<uint16_t> half(n * c);
-    std::vector<int8_t> byte(n * c);
-    for (int64_t i = 0; i < n * c; i++) {
-      byte[i] = static_cast<int8_t>(upto(255) - 128);
-      w[i] = type == sead::Linear::i8 ? byte[i] : normal(1)[0];
-      uint32_t u;
-      std::memcpy(&u, &w[i], 4);
-      half[i] = static_cast<uint16_t>(u >> 16);
-      if (type == sead::Linear::bf16) u &= 0xffff0000, std::memcpy(&w[i], &u, 4);
-    }
+    const int64_t panels = (n + sead::kPanel - 1) / sead::kPanel, size = panels * sead::kPanel * c;
+    std::vector<float> plain(n * c), w(size), y(rows * n, NAN);
+    std::vector<uint16_t> half(size);
+    std::vector<int8_t> byte(size);
+    const auto all = normal(n * c);
+    for (int64_t j = 0; j < n; j++)
+      for (int64_t i = 0; i < c; i++) {
+        const int64_t at = (j / sead::kPanel * c + i) * sead::kPanel + j % sead::kPanel;
+        float& v = plain[j * c + i];
+        byte[at] = static_cast<int8_t>(upto(255) - 128);
+        v = type == Linear::i8 ? byte[at] : all[j * c + i];
+        uint32_t u;
+        std::memcpy(&u, &v, 4);
+        half[at] = static_cast<uint16_t>(u >> 16);
+        if (type == Linear::bf16) u &= 0xffff0000, std::memcpy(&v, &u, 4);
+        w[at] = v;
+      }
     const void* as[] = {w.data(), half.data(), byte.data()};
     const bool scaled = upto(2) == 1, biased = upto(2) == 1;
-    sead::Linear l{type, x.data(), as[type], scaled ? scale.data() : nullptr, biased ? bias.data() : nullptr, y.data(), rows, n, c};
-    const int64_t cut = upto(n);
+    Linear l{type, x.data(), as[type], scaled ? scale.data() : nullptr, biased ? bias.data() : nullptr, y.data(), rows, n, c};
+    const int64_t cut = upto(panels);
     k.linear(l, 0, cut);
-    k.linear(l, cut, n);
+    k.linear(l, cut, panels);
     for (int64_t r = 0; r < rows; r++)
       for (int64_t j = 0; j < n; j++) {
         double s = 0, size = 0;
-        for (int64_t i = 0; i < c; i++) s += double(x[r * c + i]) * w[j * c + i], size += std::fabs(double(x[r * c + i]) * w[j * c + i]);
+        for (int64_t i = 0; i < c; i++) s += double(x[r * c + i]) * plain[j * c + i], size += std::fabs(double(x[r * c + i]) * plain[j * c + i]);
         const double want = s * (scaled ? scale[j] : 1) + (biased ? bias[j] : 0);
-        NEAR(y[r * n + j] - want, 0, 1e-6 * size);
+        NEAR(y[r * n + j] - want, 0, 2e-6 * size);
       }
-    for (int64_t r = 0; r < rows; r++) {  // a row alone has the bits that it has among others
-      std::vector<float> one(n);
-      l.x = &x[r * c], l.y = one.data(), l.rows = 1;
-      k.linear(l, 0, n);
-      CHECK(std::memcmp(one.data(), &y[r * n], n * sizeof(float)) == 0, "%s: row %ld of %ld differs when it is alone", k.name, long(r), long(rows));
+    const auto same = [&](Linear l, int64_t r, const char* what) {
+      std::vector<float> other(l.rows * n, NAN);
+      l.y = other.data();
+      k.linear(l, 0, panels);
+      CHECK(std::memcmp(other.data(), &y[r * n], other.size() * sizeof(float)) == 0, "%s: row %ld of %ld differs %s", k.name, long(r), long(rows), what);
+    };
+    for (int64_t r = 0; r < rows; r += 1 + rows / 20) {
+      const int64_t some = upto(std::min<int64_t>(rows - r, 14));
+      same({l.type, &x[r * c], l.w, l.scale, l.bias, nullptr, 1, n, c}, r, "when it is alone");
+      same({l.type, &x[r * c], l.w, l.scale, l.bias, nullptr, some, n, c}, r, "among few");
     }
+    same({Linear::plain, x.data(), plain.data(), l.scale, l.bias, nullptr, rows, n, c}, 0, "as plain weights");
   });
 }
 
 // Rows that share blocks have the bits that they have alone.
 TEST(fuzz_cache_attention_shared) {
   each([](const Kernels& k) {
-    const int64_t kv = upto(3), g = upto(4), d = upto(90), head = upto(kv) - 1, n = upto(kTileRows), shared = upto(4) - 1, blocks = 40;
-    const auto keys = normal(blocks * kv * d * kBlock), values = normal(blocks * kv * kBlock * d), q = normal(n * g * d);
-    std::vector<float> together(n * g * d), alone(n * g * d);
+    const int64_t kv = upto(3), g = upto(4), d = upto(90), from = upto(kv) - 1, to = from + upto(kv - from), n = upto(std::min<int64_t>(kTileRows, sead::kTileQueries / (g * (to - from)))), shared = upto(4) - 1, blocks = 40;
+    const auto keys = normal(blocks * kv * d * kBlock), values = normal(blocks * kv * kBlock * d), q = normal(n * kv * g * d);
+    std::vector<float> together(n * kv * g * d), alone(n * kv * g * d);
     std::vector<std::vector<int32_t>> tables(n, std::vector<int32_t>(shared + 3));
     std::vector<CacheRow> rows(n);
     for (int64_t r = 0; r < n; r++) {
       for (int64_t b = 0; b < shared + 3; b++) tables[r][b] = b < shared ? tables[0][b] = static_cast<int32_t>(7 * b + 1) : static_cast<int32_t>(upto(blocks) - 1);
-      rows[r] = {&q[r * g * d], &together[r * g * d], tables[r].data(), std::max<int64_t>(1, shared * kBlock + upto(3 * kBlock + 1) - 1)};
+      rows[r] = {&q[r * kv * g * d], &together[r * kv * g * d], tables[r].data(), std::max<int64_t>(1, shared * kBlock + upto(3 * kBlock + 1) - 1)};
     }
-    k.cache_attention(rows.data(), n, shared, keys.data(), values.data(), kv, head, g, d, .3f);
+    k.cache_attention(rows.data(), n, shared, keys.data(), values.data(), kv, from, to, g, d, .3f);
     for (int64_t r = 0; r < n; r++) {
-      rows[r].out = &alone[r * g * d];
-      k.cache_attention(&rows[r], 1, upto(shared + 1) - 1, keys.data(), values.data(), kv, head, g, d, .3f);
+      rows[r].out = &alone[r * kv * g * d];
+      for (int64_t h = from; h < to; h++) k.cache_attention(&rows[r], 1, upto(shared + 1) - 1, keys.data(), values.data(), kv, h, h + 1, g, d, .3f);
     }
-    CHECK(together == alone, "%s: rows differ when they share blocks", k.name);
+    CHECK(together == alone, "%s: rows differ when they share blocks or their heads a call", k.name);
   });
 }
 

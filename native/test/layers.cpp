@@ -25,6 +25,21 @@ TEST(rms_norm) {
 
 // The gradient of sum(g·y) by central differences in double would need double kernels; instead the fused backward is
 // compared with the formula: dx = r·(g·w - x·r²·mean(g·w·x)), dw = Σ g·x·r.
+// The same bits as adding and then normalising.
+TEST(add_rms_norm) {
+  sn_set_grad_enabled(0);
+  for (int64_t c : {1, 7, 8, 33, 64})
+    for (int64_t n : {0, 1, 5}) {
+      Tensor x({n, c}, random_values(n * c, 1)), y({n, c}, random_values(n * c, 2)), w({c}, random_values(c, 3)), sum, want, got;
+      OK(sn_binary(0, x, y, sum.out()));
+      OK(sn_rms_norm(sum, w, 1e-5, want.out()));
+      OK(sn_add_rms_norm(x, y, w, 1e-5, got.out()));
+      CHECK(got.values() == want.values() && x.values() == sum.values(), "%ld of %ld", long(n), long(c));
+    }
+  Tensor x({2, 4}, random_values(8, 1)), w({3}, random_values(3, 2)), none;
+  FAILS(sn_add_rms_norm(x, x, w, 1e-5, none.out()), SN_ERROR, "do not fit");
+}
+
 TEST(rms_norm_backward) {
   for (int64_t c : sizes) {
     const int64_t n = 70;  // more than one partial sum

@@ -74,11 +74,11 @@ func StartPeer(name, python, script, log string) (*Peer, error) {
 
 // peerEnv is the environment with OpenMP threads that spin longer than ours (see main): some 100 µs, which covers what lies
 // between a peer's parallel regions. libgomp's default, milliseconds, makes a peer many times slower as soon as anything
-// else wants a core.
+// else wants a core. Huge pages for tensors are asked for as for ours.
 func peerEnv(env []string) []string {
-	out := []string{"GOMP_SPINCOUNT=10000"}
+	out := []string{"GOMP_SPINCOUNT=10000", "THP_MEM_ALLOC_ENABLE=1"}
 	for _, kv := range env {
-		if !strings.HasPrefix(kv, "OMP_WAIT_POLICY=") && !strings.HasPrefix(kv, "GOMP_SPINCOUNT=") {
+		if !strings.HasPrefix(kv, "OMP_WAIT_POLICY=") && !strings.HasPrefix(kv, "GOMP_SPINCOUNT=") && !strings.HasPrefix(kv, "THP_MEM_ALLOC_ENABLE=") {
 			out = append(out, kv)
 		}
 	}

@@ -31,8 +31,14 @@ inline vf widen(const int8_t* p) { return vf{float(p[0]), float(p[1]), float(p[2
 constexpr int kVectors = kPanel / W;                     // of a panel
 constexpr int kSums = W == 16 ? 16 : 12;                // vectors of sums: as many as leave registers for the loads
 constexpr int kXRows = W == 16 ? 8 : kSums / kVectors;  // of a tile, at most
-constexpr int kDepth = W == 16 ? 192 : 256;              // k's of a part, when there are several tiles
+constexpr int64_t kDepth = W == 16 ? 256 : 320;          // k's of a part, at most, when there are several tiles
 constexpr int kXBlock = 40 * kXRows;                     // rows whose part stays in the L2 cache
+
+// The size of parts of k that are about equal.
+inline int64_t depth(int64_t k) {
+  const int64_t parts = std::max<int64_t>(1, (k + kDepth - 1) / kDepth);
+  return (k + parts - 1) / parts;
+}
 
 // Two panels at a time when few rows leave room for their sums.
 constexpr int panels_of(int64_t rows) { return rows * kVectors * 2 <= kSums ? 2 : 1; }
@@ -173,8 +179,8 @@ inline void linear_many(const Linear& l, int64_t from, int64_t to) {
   const int64_t apart = l.k * kPanel;
   const auto part = [&](int64_t p, int64_t k) { return static_cast<const T*>(l.w) + p * apart + k * kPanel; };
   for (int64_t row = 0; row < l.rows; row += kXBlock)
-    for (int64_t k = 0; k < l.k; k += kDepth) {
-      const int64_t rows = std::min<int64_t>(kXBlock, l.rows - row), count = std::min<int64_t>(kDepth, l.k - k);
+    for (int64_t k = 0, part_k = depth(l.k); k < l.k; k += part_k) {
+      const int64_t rows = std::min<int64_t>(kXBlock, l.rows - row), count = std::min(part_k, l.k - k);
       for (int64_t p = from; p < to; p += np) {
         // The same part of the next panels, or the next part of the first ones.
         const T* next = p + np < to ? part(p + np, k) : k + count < l.k ? part(from, k + count) : part(to, 0);
@@ -188,8 +194,8 @@ inline void linear_many(const Linear& l, int64_t from, int64_t to) {
 inline void linear_plain(const Linear& l, int64_t from, int64_t to) {
   alignas(64) float buffer[kDepth * kPanel];
   for (int64_t p = from; p < to; p++)
-    for (int64_t k = 0; k < l.k; k += kDepth) {
-      const int64_t count = std::min<int64_t>(kDepth, l.k - k);
+    for (int64_t k = 0, part_k = depth(l.k); k < l.k; k += part_k) {
+      const int64_t count = std::min(part_k, l.k - k);
       pack(l, p, k, count, buffer);
       const Part<float> t{.w = buffer, .apart = 0, .count = count, .ahead = reinterpret_cast<const char*>(buffer), .step = 0};
       linear_tiles<1>(l, t, 0, l.rows, k, p * kPanel);

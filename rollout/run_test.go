@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"seadtrain/dialogue"
 	"seadtrain/model/chat"
@@ -448,6 +449,9 @@ func TestProgress(t *testing.T) {
 		if p.Done < last.Done || p.Total != 16 || p.Done+p.Running > p.Total {
 			t.Errorf("progress %+v after %+v", p, last)
 		}
+		if p.Cache < 0 || p.Cache > 1 || p.Running > 0 && p.Cache == 0 {
+			t.Errorf("%d run with %g of the cache in use", p.Running, p.Cache)
+		}
 		last = p
 		calls++
 	}})
@@ -455,6 +459,10 @@ func TestProgress(t *testing.T) {
 	if last.Done != 16 || last.Running != 0 || last.Success != st.Ends[dialogue.EndAgreed] || last.Counted != 16-st.ExcludedCount() ||
 		last.Tokens[0] != st.Roles[0].Sampled || last.Tokens[1] != st.Roles[1].Sampled || calls < 1 {
 		t.Errorf("last of %d calls: %+v; stats %+v", calls, last, st)
+	}
+	p := Progress{Running: 3, Tokens: [2]int{100, 250}, Cache: .625, Elapsed: 2 * time.Second}
+	if got, want := p.Detail(), "3 run  agent 50 + user 125 tokens/s  cache 62 %"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

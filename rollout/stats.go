@@ -114,8 +114,9 @@ func (r *Result) excluded(allowed float64) error {
 // Progress is where a rollout stands.
 type Progress struct {
 	Done, Running, Total int
-	Success, Counted     int    // agreed, and not excluded, of those done
-	Tokens               [2]int // drawn so far, by dialogue.Role
+	Success, Counted     int     // agreed, and not excluded, of those done
+	Tokens               [2]int  // drawn so far, by dialogue.Role
+	Cache                float64 // share of the KV cache's blocks in use
 	Elapsed              time.Duration
 	Left                 time.Duration // by the dialogues done so far; 0: not known yet
 }
@@ -138,6 +139,12 @@ func (p Progress) String() string {
 		s += fmt.Sprintf("  ~%s left", p.Left.Round(time.Second))
 	}
 	return s
+}
+
+// Detail is what a wide line says besides: how many run, how fast both roles draw tokens, how full the cache is.
+func (p Progress) Detail() string {
+	seconds := max(p.Elapsed.Seconds(), 1e-3)
+	return fmt.Sprintf("%d run  agent %.0f + user %.0f tokens/s  cache %.0f %%", p.Running, float64(p.Tokens[0])/seconds, float64(p.Tokens[1])/seconds, 100*p.Cache)
 }
 
 func newStats(total int) Stats {

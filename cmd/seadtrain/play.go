@@ -73,7 +73,7 @@ func showDialogues() func(rollout.Progress) {
 			began = true
 			slog.Debug("phase", "phase", "played")
 		}
-		stderr.Show("%s %s  (Ctrl-C stops)", progress.Bar(p.Done, p.Total, 20), p)
+		stderr.Show("%s %s  (Ctrl-C stops)  %s", progress.Bar(p.Done, p.Total, 20), p, p.Detail())
 	}
 }
 

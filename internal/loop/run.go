@@ -106,7 +106,7 @@ func (r *run) version() uint64 { return uint64(r.done) + 1 }
 // show makes the progress line of a rollout.
 func (r *run) show(what string) func(rollout.Progress) {
 	return func(p rollout.Progress) {
-		r.line.Show("%s %s: %s%s  (Ctrl-C stops with a checkpoint)", progress.Bar(p.Done, p.Total, 12), what, p, r.estimate())
+		r.line.Show("%s %s: %s%s  (Ctrl-C stops with a checkpoint)  %s", progress.Bar(p.Done, p.Total, 12), what, p, r.estimate(), p.Detail())
 	}
 }
 

@@ -18,6 +18,7 @@ static at::Tensor run(Linear::Type type, const at::Tensor& x_, const at::Tensor&
   const auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
   const auto x = dense(x_), w = dense(w_), scale = dense(scale_), bias = dense(bias_);
   const int64_t k = x.size(1);
+  if (k == 0) return bias.defined() ? bias.expand({x.size(0), n}).clone() : at::zeros({x.size(0), n}, x.options());
   auto y = at::empty({x.size(0), n}, x.options());
   const Linear l{type, data(x), w.const_data_ptr(), data(scale), data(bias), y.mutable_data_ptr<float>(), x.size(0), n, k};
   constexpr int64_t kUnit = 2;  // panels

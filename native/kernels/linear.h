@@ -28,11 +28,11 @@ inline vf widen(const uint16_t* p) {  // bf16: the upper half of a float
 inline vf widen(const int8_t* p) { return vf{float(p[0]), float(p[1]), float(p[2]), float(p[3])}; }
 #endif
 
-constexpr int kVectors = kPanel / W;                     // of a panel
+constexpr int kVectors = kPanel / W;                    // of a panel
 constexpr int kSums = W == 16 ? 16 : 12;                // vectors of sums: as many as leave registers for the loads
 constexpr int kXRows = W == 16 ? 8 : kSums / kVectors;  // of a tile, at most
-constexpr int64_t kDepth = W == 16 ? 256 : 320;          // k's of a part, at most, when there are several tiles
-constexpr int kXBlock = 40 * kXRows;                     // rows whose part stays in the L2 cache
+constexpr int64_t kDepth = W == 16 ? 256 : 320;         // k's of a part, at most, when there are several tiles
+constexpr int kXBlock = 40 * kXRows;                    // rows whose part stays in the L2 cache
 
 // The size of parts of k that are about equal.
 inline int64_t depth(int64_t k) {
@@ -86,16 +86,29 @@ inline void linear_tile(const Linear& l, const Part<T>& t) {
   const int64_t next = l.k, apart = t.apart, step = t.step;
   _Pragma("GCC unroll 4")
   for (int64_t i = t.count; i > 0; i--, x++, w += kPanel, ahead += step) {
-    vf a[nv];
     SEAD_UNROLL
     for (int p = 0; p < np; p++) __builtin_prefetch(ahead + p * apart * static_cast<int64_t>(sizeof(T)));
-    SEAD_UNROLL
-    for (int v = 0; v < nv; v++) a[v] = widen(w + v / kVectors * apart + v % kVectors * W);
-    SEAD_UNROLL
-    for (int r = 0; r < rows; r++) {
-      const vf b = splat(x[r * next]);
+    const auto weights = [&](int v) { return widen(w + v / kVectors * apart + v % kVectors * W); };
+    if constexpr (rows < nv) {  // the fewer ones stay in registers
+      vf b[rows];
       SEAD_UNROLL
-      for (int v = 0; v < nv; v++) sum[r][v] += a[v] * b;
+      for (int r = 0; r < rows; r++) b[r] = splat(x[r * next]);
+      SEAD_UNROLL
+      for (int v = 0; v < nv; v++) {
+        const vf a = held(weights(v));
+        SEAD_UNROLL
+        for (int r = 0; r < rows; r++) sum[r][v] += a * b[r];
+      }
+    } else {
+      vf a[nv];
+      SEAD_UNROLL
+      for (int v = 0; v < nv; v++) a[v] = weights(v);
+      SEAD_UNROLL
+      for (int r = 0; r < rows; r++) {
+        const vf b = splat(x[r * next]);
+        SEAD_UNROLL
+        for (int v = 0; v < nv; v++) sum[r][v] += a[v] * b;
+      }
     }
   }
   const bool scaled = t.last && t.scale, biased = t.last && t.bias;

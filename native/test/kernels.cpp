@@ -59,6 +59,14 @@ TEST(fuzz_rms_norm) {
       }
     }
     for (int64_t i = 0; i < c; i++) NEAR(dw[i], want_dw[i], 1e-5);
+    // Added first, the same bits.
+    const auto more = normal(rows * c);
+    auto stream = x, sum = x;
+    for (int64_t i = 0; i < rows * c; i++) sum[i] += more[i];
+    std::vector<float> out(rows * c);
+    k.add_rms_norm(stream.data(), more.data(), w.data(), out.data(), rows, c, 1e-5f);
+    k.rms_norm(sum.data(), w.data(), y.data(), rstd.data(), rows, c, 1e-5f);
+    CHECK(stream == sum && out == y, "%s: %ld rows of %ld", k.name, long(rows), long(c));
   });
 }
 
@@ -209,6 +217,48 @@ TEST(fuzz_cache_attention_shared) {
       for (int64_t h = from; h < to; h++) k.cache_attention(&rows[r], 1, upto(shared + 1) - 1, keys.data(), values.data(), kv, h, h + 1, g, d, .3f);
     }
     CHECK(together == alone, "%s: rows differ when they share blocks or their heads a call", k.name);
+  });
+}
+
+// Causal attention of one head and its gradient; rows lie apart, dk and dv are added to.
+TEST(fuzz_packed) {
+  each([](const Kernels& k) {
+    const int64_t n = upto(upto(5) == 1 ? 450 : 60), d = upto(6) * k.width, q_stride = d + upto(5), k_stride = d + upto(5), o_stride = d + upto(5);
+    const float scale = 1 / std::sqrt(static_cast<float>(d));
+    const auto q = normal((n - 1) * q_stride + d), key = normal((n - 1) * k_stride + d), v = normal((n - 1) * k_stride + d), g = normal((n - 1) * o_stride + d);
+    std::vector<float> out((n - 1) * o_stride + d), lse(n), work(k.packed_work(n, d)), dq((n - 1) * q_stride + d), dk(key.size(), 1), dv(key.size(), 2);
+    const sead::PackedHead h{n, d, scale, q.data(), key.data(), v.data(), q_stride, k_stride, k_stride, out.data(), lse.data(), o_stride};
+    k.packed_forward(h, work.data());
+    k.packed_backward(h, {g.data(), dq.data(), dk.data(), dv.data(), o_stride, q_stride, k_stride}, work.data());
+    std::vector<double> want_k(n * d, 1), want_v(n * d, 2);
+    for (int64_t i = 0; i < n; i++) {
+      std::vector<double> p(i + 1), dp(i + 1), want(d), want_q(d);
+      double total = 0, mean = 0;
+      for (int64_t j = 0; j <= i; j++) {
+        double s = 0;
+        for (int64_t e = 0; e < d; e++) s += double(q[i * q_stride + e]) * key[j * k_stride + e], dp[j] += double(g[i * o_stride + e]) * v[j * k_stride + e];
+        total += p[j] = std::exp(s * scale);
+      }
+      for (int64_t j = 0; j <= i; j++) p[j] /= total, mean += p[j] * dp[j];
+      for (int64_t j = 0; j <= i; j++)
+        for (int64_t e = 0; e < d; e++) {
+          const double ds = p[j] * (dp[j] - mean) * scale;
+          want[e] += p[j] * v[j * k_stride + e];
+          want_q[e] += ds * key[j * k_stride + e];
+          want_k[j * d + e] += ds * q[i * q_stride + e];
+          want_v[j * d + e] += p[j] * g[i * o_stride + e];
+        }
+      NEAR(lse[i], std::log(total), 1e-5);
+      for (int64_t e = 0; e < d; e++) {
+        NEAR(out[i * o_stride + e], want[e], 1e-5);
+        NEAR(dq[i * q_stride + e], want_q[e], 1e-5);
+      }
+    }
+    for (int64_t j = 0; j < n; j++)
+      for (int64_t e = 0; e < d; e++) {
+        NEAR(dk[j * k_stride + e], want_k[j * d + e], 1e-5);
+        NEAR(dv[j * k_stride + e], want_v[j * d + e], 1e-5);
+      }
   });
 }
 

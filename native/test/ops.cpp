@@ -179,6 +179,10 @@ TEST(matrices) {
   OK(sn_linear(x, y, bias, out.out()));
   CHECK(equal(out, {128, 210, 173, 228}));  // x·yᵀ = [28 10; 73 28]
   FAILS(sn_linear(x, wrong, nullptr, out.out()), SN_ERROR, "");
+  OK(sn_linear(zeros({3, 0}), zeros({2, 0}), bias, out.out()));  // sums of nothing
+  CHECK(equal(out, {100, 200, 100, 200, 100, 200}));
+  OK(sn_linear(zeros({1, 0}), zeros({2, 0}), nullptr, out.out()));
+  CHECK(equal(out, {0, 0}));
   OK(sn_linear(x, y, nullptr, out.out()));
   OK(sn_matmul_out(x, 0, y, 1, out, 2));
   CHECK(equal(out, {84, 30, 219, 84}));  // 3 × the product

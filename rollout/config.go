@@ -53,8 +53,8 @@ type Config struct {
 	MaxDialogues int `toml:"max_dialogues" json:"max_dialogues"`
 	// MaxRows bounds the tokens of one forward: decode first, then prefill. 0 is refused.
 	MaxRows int `toml:"max_rows" json:"max_rows"`
-	// CacheBytes bounds the KV caches of both roles together; fewer dialogues run at once if they do not fit. 0: what
-	// MaxDialogues need.
+	// CacheBytes bounds the KV caches of both roles together; fewer dialogues run at once if they do not fit. 0: on the CPU half of
+	// the memory that is free at the start, elsewhere what MaxDialogues need.
 	CacheBytes int64 `toml:"cache_bytes" json:"cache_bytes"`
 	// Precision of the weights that the agent generates with: "auto" (bf16 if the model is held so or the processor has
 	// instructions for it, else fp32), "fp32" or "bf16"; activations and KV cache are fp32. What is trained and evaluated
@@ -122,7 +122,7 @@ func (c Config) Validate() error {
 		bad("max_rows", "%d: want 1 to %d", c.MaxRows, maxTokens)
 	}
 	if c.CacheBytes < 0 {
-		bad("cache_bytes", "%d: want 0 (what max_dialogues need) or more", c.CacheBytes)
+		bad("cache_bytes", "%d: want 0 (by the memory that is free) or more", c.CacheBytes)
 	}
 	if err := precision.CheckIn(precision.AgentGeneration, c.Precision); err != nil {
 		bad("precision", "%w: the agent is trained on what it generates", err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"seadtrain/dialogue"
+	"seadtrain/internal/doctor"
 )
 
 func TestConfigReportsEverything(t *testing.T) {
@@ -84,5 +85,28 @@ func TestCacheBytes(t *testing.T) {
 	res := d.run(t, Request{Profiles: deskProfiles(d.parts.Scenario, 3), Group: 3, Seed: 1})
 	if len(res.Episodes) != 9 {
 		t.Errorf("%d dialogues", len(res.Episodes))
+	}
+}
+
+// Without a bound the free memory is one: waves, with the same dialogues.
+func TestFreeMemoryBoundsTheCache(t *testing.T) {
+	cfg := deskConfig(dialogue.Free)
+	q := Request{Group: 3, Seed: 1}
+	wide := setDesk(t, cfg)
+	q.Profiles = deskProfiles(wide.parts.Scenario, 3)
+	want := wide.run(t, q)
+	t.Cleanup(func() { availableMemory = doctor.AvailableMemory })
+	availableMemory = func() int64 { return 8_000_000 } // half of it: the bound of TestCacheBytes
+	narrow := seatDesk(t, cfg, wide.parts)
+	if n := narrow.roller.Dialogues(); n != 3 || wide.roller.Dialogues() <= 3 {
+		t.Errorf("%d dialogues at once, want 3; %d with all memory", n, wide.roller.Dialogues())
+	}
+	if got := narrow.roller.CacheBytes(); got > 4_000_000 || got < 3_000_000 {
+		t.Errorf("a cache of %d bytes within 4 MB", got)
+	}
+	sameEpisodes(t, "three at once", narrow.run(t, q).Episodes, want.Episodes)
+	availableMemory = func() int64 { return 1_600_000 }
+	if _, err := New(cfg, wide.parts); err == nil || !strings.Contains(err.Error(), "half of the free memory: 800000: one dialogue of 1200 + 1200 tokens needs") {
+		t.Errorf("no memory for one dialogue: %v", err)
 	}
 }

@@ -7,6 +7,7 @@
 // and forced ones by Generate under a Constraint. Step runs one packed forward per weights: decode rows first, then as
 // many prefill rows as fit. Which rows run is a function of token counts alone, never of time.
 //
+// How many dialogues run at once is planned from the memory; the others wait for a place, in their order.
 // A sequence is admitted when the blocks of its whole limit can be promised, so a started dialogue never waits for memory;
 // they are taken one by one as it grows and are given back at once when it closes. A common prompt is computed once
 // (Engine.Prefix): its full blocks are shared by count, its last, half-full one is copied by whoever goes on from it.

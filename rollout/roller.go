@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"seadtrain/dialogue"
+	"seadtrain/internal/doctor"
 	"seadtrain/internal/precision"
 	"seadtrain/model"
 	"seadtrain/model/chat"
@@ -32,6 +33,8 @@ type Roller struct {
 	engine *Engine
 	sides  [2]side // by dialogue.Role
 	most   int     // dialogues at once
+
+	cacheBytes int64 // of both roles
 
 	selfPlay bool           // the role-play model is the agent: its weights change with the agent's version
 	twins    []*model.Model // made here to generate with
@@ -183,14 +186,21 @@ func (r *Roller) plan(agent, frozen *model.Model, sets *torch.Sets) (err error) 
 		once += int64(userOnce) * frozen.CacheBytes()
 		each += int64(userEach) * frozen.CacheBytes()
 	}
+	limit, name := r.cacheLimit(agent)
 	r.most = r.cfg.MaxDialogues
-	if r.cfg.CacheBytes > 0 {
-		r.most = int(min(int64(r.most), (r.cfg.CacheBytes-once)/each))
+	if limit > 0 {
+		r.most = int(min(int64(r.most), (limit-once)/each))
+	}
+	if tp := agent.TP(); tp.Size() > 1 { // ranks must admit alike
+		err = torch.Do(func() { r.most = -int(tp.AllReduceMaxInPlace(torch.Of([]float64{float64(-r.most)})).Item()) })
+		if err != nil {
+			return err
+		}
 	}
 	if r.most < 1 {
-		return fmt.Errorf("rollout.cache_bytes: %d: one dialogue of %d + %d tokens needs %d", r.cfg.CacheBytes,
-			r.cfg.Agent.Context, r.cfg.User.Context, once+each)
+		return fmt.Errorf("%s: %d: one dialogue of %d + %d tokens needs %d", name, limit, r.cfg.Agent.Context, r.cfg.User.Context, once+each)
 	}
+	r.cacheBytes = once + int64(r.most)*each
 	blocks, users := agentOnce+r.most*agentEach, userOnce+r.most*userEach
 	if frozen == agent {
 		blocks += users
@@ -212,6 +222,20 @@ func (r *Roller) plan(agent, frozen *model.Model, sets *torch.Sets) (err error) 
 	r.engine, err = NewEngine(sets, r.cfg.MaxRows, r.cfg.BatchInvariant, all...)
 	return err
 }
+
+// availableMemory is a variable for tests.
+var availableMemory = doctor.AvailableMemory
+
+// cacheLimit is the most that the caches may take, in bytes, and what says so. 0: no limit.
+func (r *Roller) cacheLimit(m *model.Model) (limit int64, name string) {
+	if r.cfg.CacheBytes > 0 || m.Device != torch.CPU {
+		return r.cfg.CacheBytes, "rollout.cache_bytes"
+	}
+	return availableMemory() / 2 / int64(m.TP().Size()), "half of the free memory"
+}
+
+// CacheBytes is the memory of the KV caches, planned for so many dialogues at once.
+func (r *Roller) CacheBytes() int64 { return r.cacheBytes }
 
 // Sets is the table of allowed sets that traces name: the trainer's too.
 func (r *Roller) Sets() *torch.Sets { return r.engine.Sets }

@@ -222,3 +222,29 @@ func TestReportHere(t *testing.T) {
 		t.Errorf("report:\n%s", f)
 	}
 }
+
+func TestAvailableMemory(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"machine":     {map[string]string{"proc/meminfo": "MemTotal: 8000 kB\nMemAvailable:   4000 kB\n"}, 4000 << 10},
+		"no limit":    {map[string]string{"proc/meminfo": "MemAvailable: 4000 kB\n", "proc/self/cgroup": "0::/job/step\n", "cg/job/step/memory.max": "max\n"}, 4000 << 10},
+		"a job's":     {map[string]string{"proc/meminfo": "MemAvailable: 4000 kB\n", "proc/self/cgroup": "0::/job/step\n", "cg/job/memory.max": "3000\n", "cg/job/memory.current": "1000\n"}, 2000},
+		"a container": {map[string]string{"proc/meminfo": "MemAvailable: 4000 kB\n", "proc/self/cgroup": "0::/\n", "cg/memory.max": "5000\n", "cg/memory.current": "6000\n"}, 1},
+		"not known":   {nil, 0},
+	} {
+		dir := t.TempDir()
+		for f, text := range c.files {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, f)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, f), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := availableMemory(filepath.Join(dir, "proc"), filepath.Join(dir, "cg")); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}

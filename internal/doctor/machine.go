@@ -83,8 +83,43 @@ func cpuName(proc string) string {
 	return runtime.GOARCH + " processor"
 }
 
-func memory(proc string) Findings {
-	values := map[string]int64{} // bytes
+// AvailableMemory is what this process may still take, in bytes: of the machine, and of the control groups it is in, as of a
+// batch job or container. 0: not known.
+func AvailableMemory() int64 { return availableMemory("/proc", "/sys/fs/cgroup") }
+
+func availableMemory(proc, cgroups string) int64 {
+	free := meminfo(proc)["MemAvailable"]
+	for _, line := range lines(filepath.Join(proc, "self/cgroup")) {
+		path, ok := strings.CutPrefix(line, "0::/")
+		for ; ok; path = filepath.Dir(path) { // a group is bounded by those above it
+			most, used := number(filepath.Join(cgroups, path, "memory.max")), number(filepath.Join(cgroups, path, "memory.current"))
+			if most > 0 {
+				free = min(free, max(1, most-used))
+			}
+			if path == "" || path == "." {
+				break
+			}
+		}
+	}
+	return free
+}
+
+// number reads a file that holds one; 0: it does not.
+func number(file string) int64 {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// meminfo in bytes.
+func meminfo(proc string) map[string]int64 {
+	values := map[string]int64{}
 	for _, line := range lines(filepath.Join(proc, "meminfo")) {
 		if key, rest, ok := strings.Cut(line, ":"); ok {
 			if kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64); err == nil {
@@ -92,6 +127,11 @@ func memory(proc string) Findings {
 			}
 		}
 	}
+	return values
+}
+
+func memory(proc string) Findings {
+	values := meminfo(proc)
 	total, free := values["MemTotal"], values["MemAvailable"]
 	if total == 0 {
 		return Findings{{areaMemory, Note, "cannot read " + filepath.Join(proc, "meminfo"), ""}}

@@ -137,6 +137,7 @@ func Open(cfg *Config, agent string, separate bool) (s *Stage, err error) {
 		dtype, reason := s.Roller.Form(role)
 		slog.Info("generation weights", "role", role, "dtype", dtype, "because", reason)
 	}
+	slog.Info("generation plan", "dialogues_at_once", s.Roller.Dialogues(), "wanted", cfg.Rollout.MaxDialogues, "kv_cache_mb", s.Roller.CacheBytes()/1e6)
 	return s, nil
 }
 

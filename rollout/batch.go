@@ -21,7 +21,11 @@ func (w *Weights) prepare(seqs []*Sequence, limit int) {
 	b := &w.batch
 	b.seqs, b.pending = append(b.seqs[:0], seqs...), b.pending[:0]
 	for _, s := range seqs {
-		b.pending = append(b.pending, s.pending())
+		n := 0
+		if !w.waits(s) {
+			n = s.pending()
+		}
+		b.pending = append(b.pending, n)
 	}
 	b.grants = plan(b.grants, b.pending, limit)
 	b.ids, b.last, b.drawing, b.draws, b.drawn, b.bad = b.ids[:0], b.last[:0], b.drawing[:0], b.draws[:0], nil, nil

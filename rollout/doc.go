@@ -10,7 +10,8 @@
 // How many dialogues run at once is planned from the memory; the others wait for a place, in their order.
 // A sequence is admitted when the blocks of its whole limit can be promised, so a started dialogue never waits for memory;
 // they are taken one by one as it grows and are given back at once when it closes. A common prompt is computed once
-// (Engine.Prefix): its full blocks are shared by count, its last, half-full one is copied by whoever goes on from it.
+// (Engine.Prefix): its full blocks are shared by count, its last, half-full one is copied by whoever goes on from it. Of a prompt that a group of sequences has in common
+// (SequenceOptions.Prompt) the first one computes the full blocks and lends them to the others.
 //
 // # Policy
 //

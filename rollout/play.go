@@ -50,9 +50,11 @@ func (u *running) open(p *play) (err error) {
 // seat opens a role's sequence.
 func (u *running) seat(p *play, role dialogue.Role, prompt []int32) error {
 	side := &u.sides[role]
-	s, err := side.weights.Open(prompt, SequenceOptions{
-		Limit: side.role.Context, Sampling: u.sampling[role], Rand: rand.New(streamOf(p.ep.Seed, role)),
-	})
+	o := SequenceOptions{Limit: side.role.Context, Sampling: u.sampling[role], Rand: rand.New(streamOf(p.ep.Seed, role))}
+	if role == dialogue.User {
+		o.Prompt = 1 + p.index/u.q.Group // the profile's
+	}
+	s, err := side.weights.Open(prompt, o)
 	if err != nil {
 		return fmt.Errorf("%s: %w", role, err)
 	}

@@ -18,6 +18,7 @@ type SequenceOptions struct {
 	Limit    int        // most tokens it may hold; 0 is refused
 	Sampling Sampling   // of every token it draws
 	Rand     *rand.Rand // its own stream: one number per sampled token
+	Prompt   int        // sequences of one number have one prompt, which is computed once. 0: nobody else has it
 }
 
 // Sequence is one growing list of tokens with its keys and values in a cache. It is used by one goroutine, the engine's.
@@ -31,6 +32,7 @@ type Sequence struct {
 	w        *Weights
 	options  SequenceOptions
 	cached   int     // tokens whose keys and values are in the cache
+	common   int     // tokens in the full blocks of the prompt, but for its last one: what others of its number may share
 	blocks   []int32 // of the cache, in order
 	promised int     // blocks that may still be taken, see Weights.reserved
 	con      Constraint
@@ -90,12 +92,18 @@ func (s *Sequence) Generate(c Constraint) error {
 // Close gives the sequence's blocks back. Its trace stays.
 func (s *Sequence) Close() {
 	for _, b := range s.blocks {
-		s.w.cache.Release(b)
+		s.drop(b)
 	}
-	s.w.copies = slices.DeleteFunc(s.w.copies, func(c [2]int32) bool { return slices.Contains(s.blocks, c[1]) })
+	s.w.lendsNoMore(s)
 	s.w.reserved -= s.promised
 	s.w.active = slices.DeleteFunc(s.w.active, func(a *Sequence) bool { return a == s })
 	s.blocks, s.promised, s.con = nil, 0, nil
+}
+
+// drop gives a block back, and with it a copy into it that is still to be made.
+func (s *Sequence) drop(block int32) {
+	s.w.cache.Release(block)
+	s.w.copies = slices.DeleteFunc(s.w.copies, func(c [2]int32) bool { return c[1] == block })
 }
 
 func (s *Sequence) pending() int { return len(s.Trace.Tokens) - s.cached }

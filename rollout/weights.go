@@ -18,11 +18,12 @@ type Weights struct {
 	Model *model.Model
 
 	cache    *model.Cache
-	reserved int         // blocks promised to open sequences and not yet taken
-	prefixes []prefix    // computed for the present version
-	version  uint64      // of the weights; 0: not known
-	active   []*Sequence // generating, in the order in which they began
-	copies   [][2]int32  // blocks to copy before the next forward
+	reserved int                 // blocks promised to open sequences and not yet taken
+	prefixes []prefix            // computed for the present version
+	lenders  map[int][]*Sequence // by SequenceOptions.Prompt, see waits
+	version  uint64              // of the weights; 0: not known
+	active   []*Sequence         // generating, in the order in which they began
+	copies   [][2]int32          // blocks to copy before the next forward
 	batch    batch
 }
 
@@ -86,7 +87,7 @@ func (w *Weights) Open(prompt []int32, o SequenceOptions) (*Sequence, error) {
 	if promised > w.Available() {
 		return nil, ErrNoRoom
 	}
-	s := &Sequence{w: w, options: o, promised: promised}
+	s := &Sequence{w: w, options: o, promised: promised, common: (len(prompt) - 1) / torch.BlockSize * torch.BlockSize}
 	w.reserved += promised
 	s.Trace.Temperature = o.Sampling.Temperature
 	for _, b := range from[:full] {

@@ -1,4 +1,5 @@
-// Attention of rows over the paged cache: generation.
+// Attention of rows over the paged cache: generation. In fp32 on the CPU by fused kernels; elsewhere by ATen's operations,
+// which take every device and type.
 #include "functions.h"
 #include "kernels/kernels.h"
 
@@ -17,8 +18,10 @@ static void check_cache(const char* op, const at::Tensor& keys, const at::Tensor
                   keys.size(3) == kBlock && values.size(0) == keys.size(0) && values.size(1) == keys.size(1) &&
                   values.size(2) == kBlock && values.size(3) == rows.size(2),
               op, ": keys ", keys.sizes(), " and values ", values.sizes(), " do not fit rows ", rows.sizes());
-  TORCH_CHECK_NOT_IMPLEMENTED(rows.is_meta() || (fused(keys) && fused(values) && fused(rows)), op, ": fp32 on the CPU only, not ",
-                              keys.scalar_type(), " on ", keys.device());
+  TORCH_CHECK_TYPE(keys.scalar_type() == rows.scalar_type() && values.scalar_type() == rows.scalar_type() && keys.device() == rows.device() &&
+                       values.device() == rows.device(),
+                   op, ": keys are ", keys.scalar_type(), " on ", keys.device(), ", values ", values.scalar_type(), " on ", values.device(), ", rows ",
+                   rows.scalar_type(), " on ", rows.device());
   TORCH_CHECK(keys.is_contiguous() && values.is_contiguous(), op, ": the cache is not contiguous");
 }
 
@@ -33,6 +36,54 @@ static void check_rows(const char* op, const Rows& r, int64_t n, int64_t blocks,
       TORCH_CHECK_INDEX(r.blocks(i)[b] >= 0 && r.blocks(i)[b] < blocks, op, ": sequence ", r.seq[i], " has block ", r.blocks(i)[b], " at ", b,
                         ", the cache has ", blocks);
   }
+}
+
+// n numbers on a device.
+template <class F>
+static at::Tensor index_of(int64_t n, at::Device device, const F& at) {
+  auto t = at::empty({n}, at::kLong);
+  auto* p = t.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < n; i++) p[i] = at(i);
+  return t.to(device);
+}
+
+static at::Tensor append_plain(const at::Tensor& keys, const at::Tensor& values, const at::Tensor& q, const at::Tensor& k_, const at::Tensor& v,
+                               const at::Tensor& cos, const at::Tensor& sin, const Rows& rows) {
+  using at::indexing::Slice;
+  const int64_t n = k_.size(0);
+  const auto pos = index_of(n, k_.device(), [&](int64_t i) { return rows.pos[i]; });
+  const auto block = index_of(n, k_.device(), [&](int64_t i) { return rows.blocks(i)[rows.pos[i] / kBlock]; }), slot = pos.remainder(kBlock);
+  const auto k = cos.defined() ? rope(k_, cos, sin, pos) : k_;
+  at::Tensor(keys).index_put_({block, Slice(), Slice(), slot}, k);
+  at::Tensor(values).index_put_({block, Slice(), slot}, v);
+  return cos.defined() ? rope(q, cos, sin, pos) : at::Tensor();
+}
+
+// Some rows at a time: their keys and values are gathered, 64 MiB of either at most unless one row alone needs more.
+static at::Tensor attention_plain(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, const Rows& rows, double scale) {
+  const int64_t n = q.size(0), h = q.size(1), d = q.size(2), k = keys.size(1);
+  std::vector<at::Tensor> out;
+  for (int64_t from = 0; from < n;) {
+    int64_t m = 0, width = 0;
+    for (int64_t i = from; i < n; i++) {
+      const int64_t wide = std::max<int64_t>(width, rows.pos[i] / kBlock + 1);
+      if (m > 0 && (m + 1) * wide * kBlock * k * d > (64 << 20) / static_cast<int64_t>(q.element_size())) break;
+      m++, width = wide;
+    }
+    const auto block = index_of(m * width, q.device(), [&](int64_t i) {
+      const int64_t row = from + i / width, at = i % width;
+      return at <= rows.pos[row] / kBlock ? rows.blocks(row)[at] : 0;
+    });
+    const auto last = index_of(m, q.device(), [&](int64_t i) { return rows.pos[from + i]; });
+    const auto later = at::arange(width * kBlock, last.options()).unsqueeze(0) > last.unsqueeze(1);  // [m, tokens]
+    const auto ks = keys.index_select(0, block).view({m, width, k, d, kBlock}).permute({0, 2, 3, 1, 4}).reshape({m, k, d, width * kBlock});
+    const auto vs = values.index_select(0, block).view({m, width, k, kBlock, d}).permute({0, 2, 1, 3, 4}).reshape({m, k, width * kBlock, d});
+    const auto s = q.narrow(0, from, m).reshape({m, k, h / k, d}).matmul(ks).mul(scale).masked_fill(later.view({m, 1, 1, -1}), -INFINITY);
+    // What stands behind the end may be anything, also NaN, which 0 does not remove.
+    out.push_back(s.softmax(-1).matmul(vs.masked_fill(later.view({m, 1, -1, 1}), 0)).reshape({m, h, d}));
+    from += m;
+  }
+  return out.empty() ? at::empty_like(q) : at::cat(out);
 }
 
 // Heads of rows that may lie apart (q, k and v are slices of one projection), dense within a row.
@@ -54,7 +105,9 @@ static at::Tensor cache_append(const at::Tensor& keys, const at::Tensor& values,
   for (int64_t i = 0; turn && i < n; i++)
     TORCH_CHECK_INDEX(rows.pos[i] < cos_.size(0), "cache_append: position ", rows.pos[i], " of row ", i, " is outside the table of ", cos_.size(0));
   if (k_.is_meta()) return turn ? at::empty_like(q_, at::MemoryFormat::Contiguous) : at::Tensor();
-  TORCH_CHECK(fused(v_) && (!turn || (fused(q_) && fused(cos_) && fused(sin_))), "cache_append: v is ", v_.scalar_type());
+  TORCH_CHECK_TYPE(v_.scalar_type() == k_.scalar_type() && (!turn || q_.scalar_type() == k_.scalar_type()), "cache_append: k is ", k_.scalar_type(),
+                   ", v ", v_.scalar_type());
+  if (!fused(k_) || (turn && (!fused(cos_) || !fused(sin_)))) return append_plain(keys, values, q_, k_, v_, cos_, sin_, rows);
   const auto k = rows_of(k_), v = rows_of(v_), q = turn ? rows_of(q_) : q_, cos = turn ? cos_.contiguous() : cos_, sin = turn ? sin_.contiguous() : sin_;
   const int64_t h = turn ? q.size(1) : 0;
   const auto out = turn ? at::empty({n, h, d}, q.options()) : at::Tensor();
@@ -114,6 +167,7 @@ static at::Tensor cache_attention(const at::Tensor& q_, const at::Tensor& keys, 
   TORCH_CHECK(h % k == 0 && g <= kMaxGroup, "cache_attention: ", h, " query heads for ", k, " key heads (at most ", kMaxGroup, " share one)");
   check_rows("cache_attention", rows, n, keys.size(0), true);
   const auto q = q_.contiguous();
+  if (!q.is_meta() && !fused(q)) return attention_plain(q, keys, values, rows, scale);
   auto out = at::empty_like(q);
   if (n == 0 || q.is_meta()) return out;
   const auto *pq = q.const_data_ptr<float>(), *ck = keys.const_data_ptr<float>(), *cv = values.const_data_ptr<float>();

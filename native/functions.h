@@ -45,6 +45,9 @@ void share(int64_t n, int64_t grain, const Body& body) {
   });
 }
 
+// Rotary embedding of x [n, h, d] by tables [positions, d/2] and positions [n], wherever x is (layers.cpp).
+at::Tensor rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& pos);
+
 // Meta tensors have a shape and no numbers. Where ATen has no Meta kernel, this stands in: a tensor of that shape (and of
 // the first input's dtype), whose gradients have the inputs' shapes.
 at::Tensor only_shape(std::vector<int64_t> shape, at::TensorList inputs);

@@ -104,7 +104,7 @@ struct Rope : Function<Rope> {
   }
 };
 
-static at::Tensor rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& pos) {
+at::Tensor rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& pos) {
   TORCH_CHECK(x.dim() == 3 && cos.dim() == 2 && sin.sizes() == cos.sizes() && x.size(2) == 2 * cos.size(1), "rope: x ", x.sizes(),
               " does not fit tables ", cos.sizes(), " and ", sin.sizes());
   TORCH_CHECK(pos.dim() == 1 && pos.size(0) == x.size(0) && pos.scalar_type() == at::kLong, "rope: positions ", pos.scalar_type(), " ",

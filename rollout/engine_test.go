@@ -327,6 +327,43 @@ func TestAdmission(t *testing.T) {
 	w.SetVersion(0)
 }
 
+// A model held in bf16 generates through operations that every device has, and its log-probs are those of its own full forward.
+func TestGenerationWithoutKernels(t *testing.T) {
+	m := inType(t, tiny(t, "qwen3_untied"), torch.BF16)
+	sets := torch.NewSets(m.Config.VocabSize)
+	e, ws := newTestEngine(t, sets, 13, false, 20, m)
+	prompt := make([]int32, torch.BlockSize+7)
+	for i := range prompt {
+		prompt[i] = int32(i * 5 % 96)
+	}
+	if err := e.Prefix(context.Background(), ws[0], prompt[:torch.BlockSize+3]); err != nil {
+		t.Fatal(err)
+	}
+	var seqs []*Sequence
+	for i := range 3 {
+		s, err := ws[0].Open(prompt, SequenceOptions{Limit: 90, Prompt: 1, Sampling: Sampling{Temperature: 1, TopP: 1}, Rand: rand.New(rand.NewPCG(2, uint64(i)))})
+		if err == nil {
+			err = s.Generate(sampleN(20))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		seqs = append(seqs, s)
+	}
+	run(t, e)
+	for i, s := range seqs {
+		worst := logProbError(t, m, &s.Trace, sets)
+		t.Logf("sequence %d is off by %.2g", i, worst)
+		if !(worst < .05) { // logits of about 1 in bf16
+			t.Errorf("sequence %d: log-probs are off by %.2g of the full forward's", i, worst)
+		}
+		s.Close()
+	}
+	if fmt.Sprint(seqs[0].Trace.Tokens) == fmt.Sprint(seqs[1].Trace.Tokens) {
+		t.Error("two streams draw the same")
+	}
+}
+
 // Sequences of one prompt compute it once, whatever stands before it in the cache and however a step cuts it, and draw what
 // they draw alone. Blocks are back when all are closed; a sequence that fails or closes early keeps nobody waiting.
 func TestPromptIsComputedOnce(t *testing.T) {

@@ -202,6 +202,38 @@ func TestKernelCacheAttention(t *testing.T) {
 	}
 }
 
+// Types without a kernel go through plain operations, which is what other devices take: the same keys, values and rotated
+// queries to their type's precision, and nothing is read that was never written.
+func TestCacheOfOtherTypes(t *testing.T) {
+	lengths := []int{1, 31, 33, 64, 100}
+	for _, c := range cacheShapes {
+		for dt, bound := range map[DType]float64{F64: 1e-6, BF16: .03} { // fp32's precision, bf16's
+			if c.d%2 == 1 {
+				continue // no rotation
+			}
+			t.Run(fmt.Sprint(c, dt), func(t *testing.T) {
+				do(t, func() {
+					p := newPool(c.h, c.kv, c.d, lengths)
+					keys, values := p.keys.To(dt, CPU), p.values.To(dt, CPU)
+					rows := p.at(allPairs(lengths))
+					n := int64(len(rows.Seq))
+					q, k, v := Randn(1, F32, CPU, n, c.h, c.d), Randn(2, F32, CPU, n, c.kv, c.d), Randn(3, F32, CPU, n, c.kv, c.d)
+					tables := &Rotary{Randn(4, F32, CPU, 100, c.d/2), Randn(5, F32, CPU, 100, c.d/2)}
+					turned := CacheAppend(p.keys, p.values, q, k, v, tables, rows)
+					got := CacheAppend(keys, values, q.To(dt, CPU), k.To(dt, CPU), v.To(dt, CPU), tables, rows)
+					near(t, "q", got, turned, bound)
+					scale := 1 / float64(c.d) // rotation here is no rotation: vectors grow
+					near(t, "attention", CacheAttention(got, keys, values, rows, scale), CacheAttention(turned, p.keys, p.values, rows, scale), bound)
+					none := &Rows{Width: 1}
+					if y := CacheAttention(Zeros(dt, CPU, 0, c.h, c.d), keys, values, none, 1); y.Dim(0) != 0 {
+						t.Errorf("no rows give %v", y)
+					}
+				})
+			})
+		}
+	}
+}
+
 // A row's result depends on nothing beside it: not on its place, the batch's size or the number of threads.
 func TestKernelCacheAttentionInvariance(t *testing.T) {
 	defer SetNumThreads(NumThreads())
@@ -312,7 +344,7 @@ func TestCacheArguments(t *testing.T) {
 			func() { CacheAttention(Zeros(F32, CPU, 1, 5, 8), keys(), values(), rows(0, 0, 0, 1), 1) },
 			func() { CacheAppend(keys(), values(), nil, query(), query(), nil, rows(0, 0, 0, 1)) },
 		}},
-		"bf16": {CodeUnsupported, []func(){
+		"bf16 and fp32": {CodeType, []func(){
 			func() { CacheAppend(keys().To(BF16, CPU), values(), nil, row(), row(), nil, rows(0, 0, 0, 1)) },
 			func() { CacheAttention(query().To(BF16, CPU), keys(), values(), rows(0, 0, 0, 1), 1) },
 		}},

@@ -1,5 +1,5 @@
 // Linear layers. In fp32 on the CPU every row is computed by itself by a kernel of ours, so that generation and training
-// agree whatever they batch; it is also a fifth faster than MKL. Generation reads weights that were packed into panels
+// agree whatever they batch. Generation reads weights that were packed into panels
 // before. The gradients, and everything elsewhere, are ATen's.
 #include <torch/csrc/autograd/custom_function.h>
 

@@ -86,11 +86,6 @@ static at::Tensor attention_plain(const at::Tensor& q, const at::Tensor& keys, c
   return out.empty() ? at::empty_like(q) : at::cat(out);
 }
 
-// Heads of rows that may lie apart (q, k and v are slices of one projection), dense within a row.
-static at::Tensor rows_of(const at::Tensor& t) {
-  return (t.size(2) == 1 || t.stride(2) == 1) && (t.size(1) == 1 || t.stride(1) == t.size(2)) ? t : t.contiguous();
-}
-
 // Stores k and v at their rows' places; with rotary tables (else undefined) k is rotated on its way, and the rotated q returned.
 static at::Tensor cache_append(const at::Tensor& keys, const at::Tensor& values, const at::Tensor& q_, const at::Tensor& k_, const at::Tensor& v_,
                                const at::Tensor& cos_, const at::Tensor& sin_, const Rows& rows) {
@@ -108,7 +103,7 @@ static at::Tensor cache_append(const at::Tensor& keys, const at::Tensor& values,
   TORCH_CHECK_TYPE(v_.scalar_type() == k_.scalar_type() && (!turn || q_.scalar_type() == k_.scalar_type()), "cache_append: k is ", k_.scalar_type(),
                    ", v ", v_.scalar_type());
   if (!fused(k_) || (turn && (!fused(cos_) || !fused(sin_)))) return append_plain(keys, values, q_, k_, v_, cos_, sin_, rows);
-  const auto k = rows_of(k_), v = rows_of(v_), q = turn ? rows_of(q_) : q_, cos = turn ? cos_.contiguous() : cos_, sin = turn ? sin_.contiguous() : sin_;
+  const auto k = rows_dense(k_), v = rows_dense(v_), q = turn ? rows_dense(q_) : q_, cos = turn ? cos_.contiguous() : cos_, sin = turn ? sin_.contiguous() : sin_;
   const int64_t h = turn ? q.size(1) : 0;
   const auto out = turn ? at::empty({n, h, d}, q.options()) : at::Tensor();
   const auto *pk = k.const_data_ptr<float>(), *pv = v.const_data_ptr<float>(), *pq = turn ? q.const_data_ptr<float>() : nullptr,
@@ -209,7 +204,6 @@ extern "C" {
 
 sn_status sn_cache_append(sn_tensor keys, sn_tensor values, sn_tensor q, sn_tensor k, sn_tensor v, sn_tensor cos, sn_tensor sin,
                           const int32_t* table, int width, int nseq, const int32_t* seq, const int32_t* pos, sn_tensor* out) {
-  const auto maybe = [](sn_tensor t) { return t ? T(t) : at::Tensor(); };
   GUARD({
     const auto turned = cache_append(T(keys), T(values), maybe(q), T(k), T(v), maybe(cos), maybe(sin), {table, width, nseq, seq, pos});
     if (turned.defined()) *out = give(turned);

@@ -18,6 +18,14 @@ inline bool recorded(const at::Tensor& a, const at::Tensor& b = {}, const at::Te
   return c10::GradMode::is_enabled() && (wanted(a) || wanted(b) || wanted(c));
 }
 
+// [n, heads, d] whose rows may lie apart (q, k and v are slices of one projection); within a row the heads are dense.
+inline at::Tensor rows_dense(const at::Tensor& t) {
+  return (t.size(2) == 1 || t.stride(2) == 1) && (t.size(1) == 1 || t.stride(1) == t.size(2)) ? t : t.contiguous();
+}
+
+// An argument that may be null, as an undefined tensor.
+inline at::Tensor maybe(sn_tensor t) { return t ? T(t) : at::Tensor(); }
+
 // About 32k elements keep a thread busy for longer than waking it takes.
 inline int64_t grain(int64_t per_row) { return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, per_row)); }
 

@@ -79,8 +79,7 @@ static at::Tensor add_rms_norm(const at::Tensor& x, const at::Tensor& y, const a
 
 static at::Tensor rope_run(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& pos, float sign) {
   const int64_t n = x.size(0), h = x.size(1), d = x.size(2);
-  // Rows may lie apart (q and k are slices of one projection); within a row the heads must be dense.
-  const auto xs = (d == 1 || x.stride(2) == 1) && (h == 1 || x.stride(1) == d) ? x : x.contiguous();
+  const auto xs = rows_dense(x);
   auto y = at::empty({n, h, d}, x.options());
   const auto *px = xs.const_data_ptr<float>(), *pc = cos.const_data_ptr<float>(), *ps = sin.const_data_ptr<float>();
   const auto* pp = pos.const_data_ptr<int64_t>();

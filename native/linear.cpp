@@ -1,6 +1,6 @@
 // Linear layers. In fp32 on the CPU every row is computed by itself by a kernel of ours, so that generation and training
-// agree whatever they batch. Generation reads weights that were packed into panels
-// before. The gradients, and everything elsewhere, are ATen's.
+// agree whatever they batch. Generation reads weights that were packed into panels before. The gradients, and everything
+// elsewhere, are ATen's.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "functions.h"
@@ -94,11 +94,11 @@ static std::pair<at::Tensor, at::Tensor> quantize_rows(const at::Tensor& w) {
 using namespace sead;
 
 extern "C" sn_status sn_linear(sn_tensor x, sn_tensor w, sn_tensor bias, sn_tensor* out) {
-  GUARD(*out = give(linear(T(x), T(w), bias ? T(bias) : at::Tensor())))
+  GUARD(*out = give(linear(T(x), T(w), maybe(bias))))
 }
 extern "C" sn_status sn_pack_rows(sn_tensor w, sn_tensor* out) { GUARD(*out = give(pack_rows(T(w).detach()))) }
 extern "C" sn_status sn_linear_packed(sn_tensor x, sn_tensor w, int64_t n, sn_tensor scale, sn_tensor bias, sn_tensor* out) {
-  GUARD(*out = give(linear_packed(T(x), T(w), n, scale ? T(scale) : at::Tensor(), bias ? T(bias) : at::Tensor())))
+  GUARD(*out = give(linear_packed(T(x), T(w), n, maybe(scale), maybe(bias))))
 }
 extern "C" sn_status sn_quantize_rows(sn_tensor w, sn_tensor* q, sn_tensor* scale) {
   GUARD({

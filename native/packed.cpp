@@ -10,9 +10,6 @@ using torch::autograd::variable_list;
 
 namespace sead {
 
-// Rows may lie apart (a part of a fused projection), a row may not.
-static at::Tensor rows_dense(const at::Tensor& t) { return t.stride(2) == 1 && t.stride(1) == t.size(2) ? t : t.contiguous(); }
-
 // Units of work that are worth a thread: a head of a sequence of average length takes length²·d multiply-adds, and 16 of
 // them count as one element of an elementwise kernel.
 static int64_t unit_grain(int64_t tokens, int64_t nseq, int64_t d) {

@@ -36,15 +36,14 @@ func NewEngine(sets *torch.Sets, maxRows int, batchInvariant bool, weights ...*W
 	return &Engine{Sets: sets, weights: weights, maxRows: maxRows}, nil
 }
 
-// CacheUse is the share of the caches' memory that holds something now.
-func (e *Engine) CacheUse() float64 {
-	var used, all int64
+// CacheBytes is the memory of the caches: what holds something now, and all of it.
+func (e *Engine) CacheBytes() (used, all int64) {
 	for _, w := range e.weights {
 		block := w.Model.CacheBytes()
 		all += int64(w.cache.Blocks()) * block
 		used += int64(w.cache.Blocks()-w.cache.Free()) * block
 	}
-	return float64(used) / float64(all)
+	return used, all
 }
 
 // Busy reports whether any sequence is generating.

@@ -34,8 +34,6 @@ type Roller struct {
 	sides  [2]side // by dialogue.Role
 	most   int     // dialogues at once
 
-	cacheBytes int64 // of both roles
-
 	selfPlay bool           // the role-play model is the agent: its weights change with the agent's version
 	twins    []*model.Model // made here to generate with
 }
@@ -200,7 +198,6 @@ func (r *Roller) plan(agent, frozen *model.Model, sets *torch.Sets) (err error) 
 	if r.most < 1 {
 		return fmt.Errorf("%s: %d: one dialogue of %d + %d tokens needs %d", name, limit, r.cfg.Agent.Context, r.cfg.User.Context, once+each)
 	}
-	r.cacheBytes = once + int64(r.most)*each
 	blocks, users := agentOnce+r.most*agentEach, userOnce+r.most*userEach
 	if frozen == agent {
 		blocks += users
@@ -235,7 +232,10 @@ func (r *Roller) cacheLimit(m *model.Model) (limit int64, name string) {
 }
 
 // CacheBytes is the memory of the KV caches, planned for so many dialogues at once.
-func (r *Roller) CacheBytes() int64 { return r.cacheBytes }
+func (r *Roller) CacheBytes() int64 {
+	_, all := r.engine.CacheBytes()
+	return all
+}
 
 // Sets is the table of allowed sets that traces name: the trainer's too.
 func (r *Roller) Sets() *torch.Sets { return r.engine.Sets }

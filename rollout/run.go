@@ -215,7 +215,8 @@ func (u *running) tell(last bool) {
 	}
 	u.told = now
 	p := &u.progress
-	p.Running, p.Elapsed, p.Left, p.Cache = len(u.live), now.Sub(u.began), 0, u.engine.CacheUse()
+	used, all := u.engine.CacheBytes()
+	p.Running, p.Elapsed, p.Left, p.Cache = len(u.live), now.Sub(u.began), 0, float64(used)/float64(all)
 	if p.Done > 0 {
 		p.Left = time.Duration(float64(p.Elapsed) / float64(p.Done) * float64(p.Total-p.Done))
 	}

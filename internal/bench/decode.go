@@ -73,10 +73,10 @@ func (b *bench) decodeWork(batch int) string {
 
 func rate(t Took, err error) (float64, error) { return t.Rate(), err }
 
-// weightBytes is what a decode step reads: every weight but an embedding that is not the head.
+// weightBytes is what a decode step of a twin reads: every weight but the embedding, which is not the head.
 func weightBytes(m *model.Model) (n int64) {
 	for _, l := range m.Leaves() {
-		if l != m.EmbedLeaf() || l == m.HeadLeaf() {
+		if l != m.EmbedLeaf() {
 			n += l.Bytes()
 		}
 	}
